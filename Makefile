@@ -20,14 +20,14 @@ test: $(READY)
 
 # The explorer in a real browser. Chromium comes from the system (Debian: apt-get install chromium).
 test-browser: $(READY)
-	$(BIN)/python -m pytest -m browser tests/explorer tests/figures tests/test_site.py
+	$(BIN)/python -m pytest -m browser tests/interfaces tests/test_site.py
 
 check: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/python -m recipes.package
-	$(BIN)/python -m glauber.cli.reference | diff docs/commands.md - || (echo "make docs"; false)
+	$(BIN)/python -m glauber.interfaces.cli.reference | diff docs/commands.md - || (echo "make docs"; false)
 	$(BIN)/python -m mkdocs build --strict  # --quiet would not count the warnings
 
 bench: $(READY)
@@ -35,7 +35,7 @@ bench: $(READY)
 
 # The site, strictly and offline: site/index.html can be opened as it is.
 docs: $(READY)
-	$(BIN)/python -m glauber.cli.reference > docs/commands.md
+	$(BIN)/python -m glauber.interfaces.cli.reference > docs/commands.md
 	$(BIN)/python -m mkdocs build --strict
 
 # Executes the notebooks of examples/ and stores what they show; needs Chromium, takes minutes.

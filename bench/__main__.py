@@ -27,11 +27,11 @@ from bench.engine import engine, forward_only, sampled, temperature_at
 from bench.environment import ROOT
 from bench.measure import Rate, in_turns
 from bench.plain import batched, one_chain
-from glauber.conditionals.base import Restricted
-from glauber.conditionals.masked_lm import MaskedLM
-from glauber.conditionals.shelf import bundled_folder
-from glauber.conditionals.starts import passages
 from glauber.dynamics.cuda import steps_per_pass
+from glauber.models.base import Restricted
+from glauber.models.masked_lm import MaskedLM
+from glauber.models.shelf import bundled_folder
+from glauber.texts.starts import passages
 
 BESIDE = ("cold", "families", "exact", "pseudo_likelihood")
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from glauber.threads import side_by_side
+from glauber.foundation.threads import side_by_side
 
 SIDE = 2048
 

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from bench.check_families import check
-from glauber.conditionals.load import load
+from glauber.models.load import load
 from glauber.sampling.advance import begin_at, step_stream
 from glauber.sampling.plan import plan
 
@@ -24,7 +24,7 @@ WAYS: dict[str, dict[str, Any]] = {
     ),
 }
 STEPS, CHAINS = 150, 16
-HAIRPIN = Path(__file__).parent.parent / "tests/proteins/hairpin.pdb"
+HAIRPIN = Path(__file__).parent.parent / "tests/studies/proteins/hairpin.pdb"
 
 
 def path(device: str, dtype: str = "float64", **how: Any) -> tuple[Tensor, Any]:

@@ -9,14 +9,14 @@ import torch
 import transformers
 
 from bench.families import FAMILIES, built, ours, starting, tokenizer_of
-from glauber.conditionals.base import PAD, hide
-from glauber.conditionals.forward import guard
-from glauber.conditionals.masked_lm import MaskedLM
-from glauber.conditionals.table import Table
 from glauber.dynamics.cuda import replayed
 from glauber.dynamics.glauber import glauber
 from glauber.dynamics.kernel import run, start
-from glauber.errors import GlauberWarning
+from glauber.foundation.errors import GlauberWarning
+from glauber.models.base import PAD, hide
+from glauber.models.forward import guard
+from glauber.models.masked_lm import MaskedLM
+from glauber.models.table import Table
 
 failed: list[str] = []
 

@@ -11,16 +11,16 @@ import torch
 from bench import check_constraints, check_writing
 from bench import check_families as of
 from bench.check_families import check, failed
-from glauber.conditionals.base import Restricted, log_probs
-from glauber.conditionals.masked_lm import MaskedLM
-from glauber.conditionals.starts import passages
-from glauber.conditionals.table import Table
 from glauber.dynamics.cuda import multi_step, replayed
 from glauber.dynamics.draws import _by_sorting, inverse_cdf_cuda
 from glauber.dynamics.glauber import glauber
 from glauber.dynamics.kernel import run, start
 from glauber.dynamics.noise import random_bits, uniform
 from glauber.dynamics.remembered import memoised
+from glauber.models.base import Restricted, log_probs
+from glauber.models.masked_lm import MaskedLM
+from glauber.models.table import Table
+from glauber.texts.starts import passages
 
 
 def noise() -> None:

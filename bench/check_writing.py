@@ -3,9 +3,9 @@
 from typing import Any
 
 from bench.check_families import check
-from glauber.conditionals.load import load
-from glauber.generation.generate import Generation, generate
-from glauber.generation.infill import infill
+from glauber.models.load import load
+from glauber.sampling.generate import Generation, generate
+from glauber.sampling.infill import infill
 
 WAYS: dict[str, dict[str, Any]] = {
     "8 passes": dict(length="12-30", passes=8),

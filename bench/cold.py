@@ -22,10 +22,10 @@ import torch
 from torch import Tensor
 
 from bench.engine import bundled_chains
-from glauber.conditionals.base import Restricted
 from glauber.dynamics.glauber import glauber
 from glauber.dynamics.kernel import Info, State, run, start
 from glauber.dynamics.remembered import Memo, memoised
+from glauber.models.base import Restricted
 
 N_CHAINS, LENGTH = 16, 20
 TURN = 10  # steps with the memo

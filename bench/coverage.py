@@ -1,7 +1,8 @@
 """Do the intervals keep their level? python -m bench.coverage [TABLE ...] [--write PAGE]
 
 Synthetic chains whose true answer is known, 2 to 30 of them: how often does the interval of
-`glauber.statistics` contain the truth? Tables: intervals (the default; all kinds of intervals),
+`glauber.foundation.statistics` contain the truth? Tables: intervals (the default; all kinds of
+intervals),
 bounded (scores, by an earlier method and the present one), labels (how often `topics` calls a label
 special), exponent (of hitting times), draws (effective draws over the true number) and r-hat (how
 often stationary chains are said to disagree). With --write a table replaces the one in
@@ -16,9 +17,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from glauber.landscape.recurrence import exchangeable_p_values
-from glauber.mixing.diagnostics import diagnoses, effective_draws
-from glauber.statistics import (
+from glauber.foundation.statistics import (
     CONFIDENCE,
     Estimate,
     MedianTime,
@@ -33,8 +32,10 @@ from glauber.statistics import (
     ratio_over_chains,
     t_quantile,
 )
-from glauber.statistics.bounded import bounded_ends
-from glauber.statistics.means import mean_ends, tail_probability
+from glauber.foundation.statistics.bounded import bounded_ends
+from glauber.foundation.statistics.means import mean_ends, tail_probability
+from glauber.studies.landscape.recurrence import exchangeable_p_values
+from glauber.studies.mixing.diagnostics import diagnoses, effective_draws
 
 Floats = NDArray[np.float64]
 Generator = np.random.Generator

@@ -15,12 +15,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from glauber.conditionals.forward.description import Affine, Description
-from glauber.conditionals.forward.encoder import Encoder
-from glauber.conditionals.forward.encoder_int8 import EncoderInt8
-from glauber.conditionals.masked_lm import MaskedLM
-from glauber.conditionals.starts import passages
-from glauber.threads import side_by_side
+from glauber.foundation.threads import side_by_side
+from glauber.models.forward.description import Affine, Description
+from glauber.models.forward.encoder import Encoder
+from glauber.models.forward.encoder_int8 import EncoderInt8
+from glauber.models.masked_lm import MaskedLM
+from glauber.texts.starts import passages
 
 Forward = Callable[[Tensor, Tensor], Tensor]  # tokens (rows, length), sites (rows, 1) -> scores
 

@@ -23,8 +23,10 @@ from tokenizers import Tokenizer, models
 from torch import Tensor
 from transformers import PreTrainedTokenizerFast
 
-from glauber.conditionals.diffusion_lm import DiffusionLM
-from glauber.conditionals.forward.description import (
+from glauber.dynamics.kernel import start
+from glauber.dynamics.unmasking import Unmasking, unmask
+from glauber.models.diffusion_lm import DiffusionLM
+from glauber.models.forward.description import (
     Affine,
     Description,
     Embedding,
@@ -33,8 +35,6 @@ from glauber.conditionals.forward.description import (
     Norm,
     Rotary,
 )
-from glauber.dynamics.kernel import start
-from glauber.dynamics.unmasking import Unmasking, unmask
 
 EPS = 1e-5
 

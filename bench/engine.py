@@ -5,13 +5,13 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from glauber.conditionals.base import Conditionals, Restricted
-from glauber.conditionals.masked_lm import MaskedLM
-from glauber.conditionals.starts import passages
 from glauber.dynamics.cuda import laid_out, multi_step, replayed
 from glauber.dynamics.glauber import glauber
 from glauber.dynamics.kernel import State, run, start
 from glauber.dynamics.remembered import BUDGET, Memo, memoised
+from glauber.models.base import Conditionals, Restricted
+from glauber.models.masked_lm import MaskedLM
+from glauber.texts.starts import passages
 
 FOREVER = 2**40
 

@@ -20,8 +20,8 @@ from typing import Any
 import numpy as np
 
 from bench.environment import environment
-from glauber.conditionals.table import Joint, Table
 from glauber.exact import Space, mixing_time, spectrum, stationary, transition_matrix
+from glauber.models.table import Joint, Table
 
 PYDTMC = "pydtmc==8.7.0"
 EPSILON = 1 / (4 * e)  # PyDTMC stops where the L1 distance, twice ours, is at most 1/(2e)

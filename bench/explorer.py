@@ -21,7 +21,7 @@ from pathlib import Path
 from playwright.sync_api import Page, sync_playwright
 
 import glauber
-from glauber.conditionals.table import Table
+from glauber.models.table import Table
 
 TEXT = " ".join(["the old king walked slowly through the empty garden"] * 3).split()[:20]
 

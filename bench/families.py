@@ -28,8 +28,8 @@ from torch import Tensor
 from bench.engine import engine
 from bench.measure import Rate, in_turns
 from bench.plain import batched
-from glauber.conditionals.masked_lm import MaskedLM
 from glauber.dynamics.cuda import WINDOW, steps_per_pass
+from glauber.models.masked_lm import MaskedLM
 
 FEW = 256  # up to this many chains the engine records its steps (glauber.sampling.advance)
 AROUND = 2  # special tokens around a text

@@ -15,9 +15,9 @@ from transformers import AutoTokenizer, BertConfig, BertForMaskedLM
 
 from bench.engine import engine
 from bench.measure import Rate, in_turns
-from glauber.conditionals.masked_lm import MaskedLM
-from glauber.conditionals.shelf import bundled_folder
-from glauber.conditionals.starts import passages
+from glauber.models.masked_lm import MaskedLM
+from glauber.models.shelf import bundled_folder
+from glauber.texts.starts import passages
 
 
 def chains(model: MaskedLM) -> dict[str, Iterator[int]]:

@@ -15,10 +15,10 @@ from pathlib import Path
 import torch
 
 from bench.engine import bundled_chains
-from glauber.conditionals.base import Restricted
 from glauber.dynamics.glauber import glauber
 from glauber.dynamics.kernel import Info, State, run, start
 from glauber.dynamics.remembered import Memo, memoised
+from glauber.models.base import Restricted
 
 N_CHAINS, LENGTH, TURN = 16, 20, 10
 Steps = Iterator[tuple[State, Info]]

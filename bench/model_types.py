@@ -14,10 +14,10 @@ import torch
 import transformers
 
 import glauber
-from glauber.errors import GlauberError
+from glauber.foundation.errors import GlauberError
 
 sys.path.append(str(Path(__file__).parent.parent / "tests"))
-from conditionals.every_type import REFUSED, TYPES, make_tiny, plain_scores, random_rows
+from models.every_type import REFUSED, TYPES, make_tiny, plain_scores, random_rows
 
 ROWS = 20
 

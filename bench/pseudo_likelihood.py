@@ -25,11 +25,11 @@ from typing import Any
 import torch
 
 from bench.environment import ROOT, TORCH, environment
-from glauber.compatibility.pseudo_likelihood import pseudo_likelihood
-from glauber.compatibility.score import score
-from glauber.conditionals.masked_lm import MaskedLM
-from glauber.conditionals.shelf import bundled_folder
-from glauber.conditionals.starts import passages
+from glauber.models.masked_lm import MaskedLM
+from glauber.models.shelf import bundled_folder
+from glauber.studies.compatibility.pseudo_likelihood import pseudo_likelihood
+from glauber.studies.compatibility.score import score
+from glauber.texts.starts import passages
 
 MODEL = "bundled:english"
 MINICONS = ["minicons==0.3.39", "transformers<5"]

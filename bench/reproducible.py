@@ -19,7 +19,7 @@ os.environ["OMP_NUM_THREADS"] = "1"  # no threads are alive when a child is fork
 import torch
 from tests.faults.interruptions import kill
 
-from glauber.conditionals.masked_lm import MaskedLM
+from glauber.models.masked_lm import MaskedLM
 from glauber.runs.run import Run
 from glauber.sampling.sample import begin, plan, resume, sample
 

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import numpy as np
 
-from glauber.disk import digest
+from glauber.foundation.disk import digest
 from glauber.runs.folder_log import FolderLog
 from glauber.runs.log import Events, Log
 from glauber.runs.spec import Spec

@@ -5,8 +5,8 @@ import sys
 from pathlib import Path
 
 import glauber
-from glauber.conditionals.starts import passages
-from glauber.errors import GlauberError
+from glauber.foundation.errors import GlauberError
+from glauber.texts.starts import passages
 
 PLACE = Path(__file__).resolve().parent.parent / "demo"
 STARTS = passages()[:8]  # of eight topics

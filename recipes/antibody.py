@@ -7,7 +7,7 @@ glauber sample --model ./antibody --from sequences.fasta
 import argparse
 from pathlib import Path
 
-from glauber.proteins.weights import fetch
+from glauber.studies.proteins.weights import fetch
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)

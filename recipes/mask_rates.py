@@ -188,9 +188,9 @@ def _texts(held_out: Text, args: argparse.Namespace) -> list[str]:
 def _dynamics(folder: Path, texts: list[str], args: argparse.Namespace) -> dict[str, Any]:
     """Rectangles, and the steps after which coupled chains of 16 tokens meet."""
     import glauber
-    from glauber.conditionals.load import load
-    from glauber.conditionals.starts import starts
-    from glauber.mixing.meeting import meet
+    from glauber.models.load import load
+    from glauber.studies.mixing.meeting import meet
+    from glauber.texts.starts import starts
 
     opened = load(str(folder), device=args.device)
     found = glauber.rectangles(opened, texts, count=args.rectangles, length=20, seed=0)

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from glauber.proteins import weights
+from glauber.studies.proteins import weights
 
 
 def download(requirement: str, cache: Path) -> Path:

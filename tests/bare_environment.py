@@ -80,7 +80,7 @@ def answers(python: Path, folder: Path, commands: list[list[str]], *, models: in
 
 def answer(words: list[str]) -> dict:
     """Exit code, what was printed, the seconds and the new names in the folder."""
-    from glauber.cli import main
+    from glauber.interfaces.cli import main
 
     sys.argv = ["glauber", *words]
     out, err = io.StringIO(), io.StringIO()

@@ -112,7 +112,7 @@ def make_model(shape: str = "bert", scale: float = 8.0) -> torch.nn.Module:
 @pytest.fixture(scope="session", autouse=True)
 def bundled_models_are_read_once() -> Iterator[None]:
     """And their batching measured once: reading is not what makes one study differ from another."""
-    from glauber.conditionals.masked_lm import MaskedLM
+    from glauber.models.masked_lm import MaskedLM
     from read_once import reading_once
 
     with pytest.MonkeyPatch.context() as patch:
@@ -161,7 +161,7 @@ def glauber(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> Callable[..., tuple[int, str, str]]:
     """Runs a command in this process: (exit code, stdout, stderr)."""
-    from glauber.cli import main
+    from glauber.interfaces.cli import main
 
     def call(*words: object) -> tuple[int, str, str]:
         monkeypatch.setattr(sys, "argv", ["glauber", *(str(word) for word in words)])
@@ -200,8 +200,8 @@ def chromium() -> Iterator[Any]:
 @cache
 def int8_works() -> bool:
     """Whether this machine has exact 8-bit products."""
-    from glauber.conditionals.forward.encoder_int8 import check_machine
-    from glauber.errors import GlauberError
+    from glauber.foundation.errors import GlauberError
+    from glauber.models.forward.encoder_int8 import check_machine
 
     try:
         check_machine()
@@ -213,8 +213,8 @@ def int8_works() -> bool:
 @pytest.hookimpl(wrapper=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, object, object]:
     """Tests marked `int8` must end in the documented refusal where int8 is not available."""
-    from glauber.conditionals.forward.encoder_int8 import NOT_AVAILABLE
-    from glauber.errors import GlauberError
+    from glauber.foundation.errors import GlauberError
+    from glauber.models.forward.encoder_int8 import NOT_AVAILABLE
 
     if pyfuncitem.get_closest_marker("int8") is None or int8_works():
         return (yield)

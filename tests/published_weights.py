@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from glauber.errors import GlauberError
-from glauber.proteins.weights import fetch
+from glauber.foundation.errors import GlauberError
+from glauber.studies.proteins.weights import fetch
 
 WHEELS = Path(".cache/antibody")
 

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from glauber.conditionals.masked_lm import MaskedLM
+from glauber.models.masked_lm import MaskedLM
 
 
 def reading_once() -> Any:

@@ -4,10 +4,10 @@ from itertools import combinations
 
 import numpy as np
 
-from glauber.conditionals.table import Joint
 from glauber.exact.blocks.masks import Masks
 from glauber.exact.models import Family, Ising, ising_family, ising_theta
 from glauber.exact.space import Space
+from glauber.models.table import Joint
 
 
 def random_family(seed):

@@ -6,11 +6,11 @@ import numpy as np
 import torch
 
 from crafted_run import crafted_run
-from glauber.conditionals.table import Table
 from glauber.dynamics.glauber import glauber
 from glauber.dynamics.kernel import run, start
 from glauber.exact.space import Space
 from glauber.exact.transition import transition_matrix
+from glauber.models.table import Table
 
 VOCAB, LENGTH = 3, 4
 SPACE = Space(VOCAB, LENGTH)

@@ -15,7 +15,7 @@ from bench.coverage import (
     stationary_chains,
     write,
 )
-from glauber.mixing.diagnostics import effective_draws
+from glauber.studies.mixing.diagnostics import effective_draws
 
 LOWEST = 0.93
 

@@ -14,7 +14,7 @@ from packaging.requirements import Requirement
 
 import glauber
 from bare_environment import answers, bare_environment
-from glauber.extras import EXTRAS, missing, need
+from glauber.foundation.extras import EXTRAS, missing, need
 from recipes import package
 from recipes.resolve import PYTHONS, read_pins
 
@@ -111,7 +111,7 @@ def test_the_script_is_installed(bare):
         [bare.parent / "glauber", "--version"], capture_output=True, text=True, env={}
     )
     assert (done.returncode, done.stdout.strip()) == (0, glauber.__version__)
-    code = "from glauber.extras import EXTRAS, missing; print({e: missing(e) for e in EXTRAS})"
+    code = "from glauber.foundation import extras as e; print({x: e.missing(x) for x in e.EXTRAS})"
     done = subprocess.run([bare, "-c", code], capture_output=True, text=True, env={"ASKED": "x"})
     assert ast.literal_eval(done.stdout) == {extra: list(own) for extra, own in EXTRAS.items()}
 
@@ -148,7 +148,7 @@ def test_a_missing_extra_is_named_before_anything_is_done(command, said):
 
 @pytest.mark.weights
 def test_the_harness_names_its_extra_too(bare):
-    asked = [bare, "-m", "glauber.evaluation", "--tasks", "any"]
+    asked = [bare, "-m", "glauber.interfaces.evaluation", "--tasks", "any"]
     done = subprocess.run(asked, capture_output=True, text=True, env={"ASKED": "x"})
     assert done.returncode == 2 and done.stderr.count("\n") == 1
     assert "needs lm_eval: pip install 'glauber[harness]'" in done.stderr
@@ -180,17 +180,23 @@ def test_every_piece_of_the_papers_that_needs_an_extra_is_asked_above():
 
 
 def test_only_these_files_import_what_an_extra_brings():
-    """A new one calls `glauber.extras.need` before any work, and is asked in `LACKING`."""
+    """A new one calls `foundation.extras.need` before any work, and is asked in `LACKING`."""
     modules = "|".join(module for own in EXTRAS.values() for module in own)
     late = re.compile(rf"^\s*(?:from|import) (?:{modules})\b", re.M)
     sources = {path: path.read_text(encoding="utf-8") for path in SOURCE.rglob("*.py")}
     users = {str(path.relative_to(SOURCE)) for path, text in sources.items() if late.search(text)}
     assert users == {
-        "evaluation/harness.py", "explorer/notebook.py", "explorer/server.py",
-        "metastability/clusters.py", "metastability/state_model.py",
-        "proteins/positions.py", "proteins/structure.py", "runs/embedding.py",
-        "sweeps/executors.py", "translation/score.py",
-    }  # fmt: skip
+        "interfaces/evaluation/harness.py",
+        "interfaces/explorer/notebook.py",
+        "interfaces/explorer/server.py",
+        "studies/metastability/clusters.py",
+        "studies/metastability/state_model.py",
+        "studies/proteins/positions.py",
+        "studies/proteins/structure.py",
+        "runs/embedding.py",
+        "sampling/sweeps/executors.py",
+        "translation/score.py",
+    }
 
 
 def test_the_extras_are_those_of_the_project(monkeypatch):

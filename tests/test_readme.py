@@ -38,7 +38,7 @@ def printed(desk, monkeypatch, glauber):
 
 
 @pytest.mark.weights
-@pytest.mark.filterwarnings("default:.*left out.*:glauber.errors.GlauberWarning")
+@pytest.mark.filterwarnings("default:.*left out.*:glauber.foundation.errors.GlauberWarning")
 @pytest.mark.parametrize("page", PAGES)
 def test_a_page_says_what_is_printed(page, printed, capsys):
     """Each command, in the order of the pages and in one folder, then the page's Python lines."""
@@ -101,7 +101,7 @@ def test_the_page_about_python(tmp_path, monkeypatch, capsys):
 def test_the_study_of_the_page_about_studies(tmp_path, monkeypatch, tiny_folder, texts):
     """The file that the page shows is a study, and counts as one counts by hand."""
     import glauber
-    from glauber.cli.command import spellings
+    from glauber.interfaces.cli.command import spellings
 
     (block,) = blocks((ROOT / "docs" / "adding-a-study.md").read_text(), "python")
     (tmp_path / "repeats_of_the_page.py").write_text(block)
@@ -118,7 +118,7 @@ def test_the_study_of_the_page_about_studies(tmp_path, monkeypatch, tiny_folder,
 
 
 def test_the_list_of_commands_is_current():
-    from glauber.cli.reference import reference
+    from glauber.interfaces.cli.reference import reference
 
     assert (ROOT / "docs" / "commands.md").read_text() == reference(), "make docs"
 

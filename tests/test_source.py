@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from glauber.conditionals.vocabulary import Text, Vocabulary
-from glauber.errors import GlauberError
-from glauber.progress import usable_cores
-from glauber.sweeps.executors import choose_executor
+from glauber.foundation.errors import GlauberError
+from glauber.foundation.progress import usable_cores
+from glauber.models.vocabulary import Text, Vocabulary
+from glauber.sampling.sweeps.executors import choose_executor
 
 TESTS = Path(__file__).parent
 SOURCE = TESTS.parent / "src" / "glauber"
@@ -67,7 +67,7 @@ def test_one_function_counts_the_cores() -> None:
         for place, node in nodes()
         if isinstance(node, ast.Attribute) and node.attr in names
     }
-    assert users == {"progress.py"}
+    assert users == {"foundation/progress.py"}
 
 
 @pytest.mark.parametrize("missing", [(), ("process_cpu_count",), ("sched_getaffinity",)])
@@ -106,8 +106,9 @@ def test_a_tokenizer_with_code_of_its_own_is_refused_without_running_it(
 
 
 READERS_OF_OWN_JSON = {  # what glauber or the page has just written; the server limits depth itself
-    "explorer/server.py", "disk.py",
-}  # fmt: skip
+    "interfaces/explorer/server.py",
+    "foundation/disk.py",
+}
 
 
 def test_files_of_json_are_read_in_one_place() -> None:
@@ -120,7 +121,7 @@ def test_files_of_json_are_read_in_one_place() -> None:
         and isinstance(node.value, ast.Name)
         and node.value.id == "json"
     }
-    assert readers - READERS_OF_OWN_JSON == {"json_text.py"}
+    assert readers - READERS_OF_OWN_JSON == {"foundation/json_text.py"}
 
 
 MINUTE = 60

@@ -3,10 +3,10 @@
 import numpy as np
 import torch
 
-from glauber.conditionals.table import Joint, Table
 from glauber.dynamics.glauber import glauber
 from glauber.dynamics.kernel import run, start
 from glauber.exact import Space
+from glauber.models.table import Joint, Table
 
 SPACE = Space(3, 3)
 

@@ -7,7 +7,6 @@ import logging
 import re
 from collections.abc import Iterator
 from functools import cache
-from importlib import import_module
 from itertools import groupby
 from pathlib import Path
 from textwrap import dedent
@@ -56,7 +55,7 @@ def pages() -> dict[str, tuple[str, str]]:
     made["api/others.md"] = ("Models, runs and results", "\n".join(_entries("glauber", others)))
     for room in sorted(glauber.ROOMS, reverse=True):
         made[f"api/{room}.md"] = (f"glauber.{room}", "\n".join(_room(room)))
-    table = "conditionals.table"
+    table = "models.table"
     made["api/table.md"] = (f"glauber.{table}", "\n".join(_module(table, defined(table))))
     return {place: (title, f"# {title}\n\n{text}") for place, (title, text) in made.items()}
 
@@ -73,18 +72,19 @@ def _group(title: str, group: dict[str, str]) -> Iterator[str]:
 
 def _room(room: str) -> Iterator[str]:
     """A room with studies of its own, or one whose `__all__` says what is there."""
-    if "STUDIES" not in package()[room].members:
-        yield from _module(room, exported(room))
+    home = glauber.ROOMS[room]
+    if "STUDIES" not in package()[home].members:
+        yield from _module(home, exported(home), room)
         return
-    yield from (*_about(room), "")
+    yield from (*_about(home), "")
     command = f"glauber {COMMANDS.get(room, room)}"
-    for name, home in import_module(f"glauber.{room}").STUDIES.items():
+    for name, home in getattr(glauber, room).STUDIES.items():
         yield from _study(f"glauber.{room}.{name}", f"{home}.{name}", f"{command} {name}")
 
 
-def _module(room: str, paths: list[str]) -> Iterator[str]:
-    yield from (*_about(room), "")
-    yield from _entries(f"glauber.{room}", {path.split(".")[-1]: path for path in paths})
+def _module(home: str, paths: list[str], room: str = "") -> Iterator[str]:
+    yield from (*_about(home), "")
+    yield from _entries(f"glauber.{room or home}", {path.split(".")[-1]: path for path in paths})
 
 
 def _about(room: str) -> Iterator[str]:
@@ -171,7 +171,7 @@ def public() -> set[str]:
 def silent() -> list[str]:
     """Public names without a word about them."""
     helps = help_of_results(package())
-    rooms = [room for room in sorted(glauber.ROOMS) if not package()[room].docstring]
+    rooms = [room for room in sorted(glauber.ROOMS) if not package()[glauber.ROOMS[room]].docstring]
     shown = [package()[path] for path in sorted(public())]
     return rooms + [bare for one in shown for bare in undocumented(package(), one, helps)]
 

@@ -8,9 +8,11 @@
 Every question is a function here, and the same function is a command: `glauber couple --help`.
 """
 
+from types import ModuleType
 from typing import Any
 
-import glauber.proteins  # noqa: F401  # its family of models, before any is loaded
+import glauber.models
+import glauber.studies.proteins  # its family of models, before any is loaded
 
 __version__ = "0.2.0"
 
@@ -25,49 +27,49 @@ STUDIES = {
         "verify": "runs.verify",
         "repair": "runs.verify",
         "cite": "runs.cite",
-        "models": "machine.models",
+        "models": "interfaces.doctor.models",
     },
     "Could it be one law?": {
-        "rectangles": "compatibility.rectangles",
-        "single_mask": "compatibility.single_mask",
-        "entropy_production": "compatibility.entropy_production",
-        "potential": "compatibility.potential",
-        "score": "compatibility.score",
-        "likelihood_bound": "compatibility.likelihood_bound",
+        "rectangles": "studies.compatibility.rectangles",
+        "single_mask": "studies.compatibility.single_mask",
+        "entropy_production": "studies.compatibility.entropy_production",
+        "potential": "studies.compatibility.potential",
+        "score": "studies.compatibility.score",
+        "likelihood_bound": "studies.compatibility.likelihood_bound",
     },
     "How fast is the start forgotten?": {
-        "influence": "mixing.influence",
-        "couple": "mixing.couple",
-        "phase": "mixing.phase",
-        "semantic_drift": "mixing.semantic_drift",
-        "diagnose": "mixing.diagnostics",
-        "unbiased": "mixing.unbiased",
-        "scan_bias": "mixing.scan_bias",
+        "influence": "studies.mixing.influence",
+        "couple": "studies.mixing.couple",
+        "phase": "studies.mixing.phase",
+        "semantic_drift": "studies.mixing.semantic_drift",
+        "diagnose": "studies.mixing.diagnostics",
+        "unbiased": "studies.mixing.unbiased",
+        "scan_bias": "studies.mixing.scan_bias",
     },
     "Where does it get stuck?": {
-        "margins": "metastability.margins",
-        "drift": "metastability.drift",
-        "traps": "metastability.traps",
-        "basins": "metastability.basins",
+        "margins": "studies.metastability.margins",
+        "drift": "studies.metastability.drift",
+        "traps": "studies.metastability.traps",
+        "basins": "studies.metastability.basins",
     },
     "What is it about?": {
-        "topics": "landscape.topics",
-        "prefixes": "landscape.prefixes",
-        "compare": "landscape.comparison",
-        "report": "figures.report",
+        "topics": "studies.landscape.topics",
+        "prefixes": "studies.landscape.prefixes",
+        "compare": "studies.landscape.comparison",
+        "report": "interfaces.report.report",
     },
     "Writing and filling in": {
-        "generate": "generation.generate",
-        "infill": "generation.infill",
-        "parallel_cost": "generation.parallel_cost",
-        "calibrate": "generation.calibrate",
-        "frontier": "generation.frontier",
-        "correction": "generation.correction",
+        "generate": "sampling.generate",
+        "infill": "sampling.infill",
+        "parallel_cost": "studies.decoding.parallel_cost",
+        "calibrate": "studies.decoding.calibrate",
+        "frontier": "studies.decoding.frontier",
+        "correction": "studies.decoding.correction",
     },
     "Proteins": {
-        "mutate": "proteins.variants",
-        "scan_mutations": "proteins.single_mutants",
-        "design": "proteins.design",
+        "mutate": "studies.proteins.variants",
+        "scan_mutations": "studies.proteins.single_mutants",
+        "design": "studies.proteins.design",
     },
     "Translation": {
         "translate": "translation.translate",
@@ -78,27 +80,32 @@ STUDIES = {
         "paper": "papers.paper",
     },
     "This machine": {
-        "doctor": "machine.doctor",
+        "doctor": "interfaces.doctor.doctor",
     },
 }
 # What is no command by itself.
 OTHERS = {
-    "explore": "explorer.explore",
-    "load": "conditionals.load",
-    "read_texts": "conditionals.texts",
-    "Corpus": "conditionals.texts",
+    "explore": "interfaces.explorer.explore",
+    "load": "models.load",
+    "read_texts": "texts.read",
+    "Corpus": "texts.read",
     "constrain": "dynamics.constrained",
-    "DiffusionLM": "conditionals.diffusion_lm",
-    "MaskedLM": "conditionals.masked_lm",
-    "CausalLM": "conditionals.causal_lm",
-    "Conditionals": "conditionals.base",
+    "DiffusionLM": "models.diffusion_lm",
+    "MaskedLM": "models.masked_lm",
+    "CausalLM": "models.causal_lm",
+    "Conditionals": "models.base",
     "Run": "runs.run",
-    "Result": "result",
-    "GlauberError": "errors",
-    "GlauberWarning": "errors",
-    "allow_long": "progress",
+    "Result": "foundation.study",
+    "GlauberError": "foundation.errors",
+    "GlauberWarning": "foundation.errors",
+    "allow_long": "foundation.progress",
 }
-ROOMS = {"ising", "exact", "sweeps", "evaluation"}  # with studies or objects of their own
+ROOMS = {  # with studies or objects of their own
+    "ising": "studies.ising",
+    "exact": "exact",
+    "sweeps": "sampling.sweeps",
+    "evaluation": "interfaces.evaluation",
+}
 _HOMES = OTHERS | {name: home for group in STUDIES.values() for name, home in group.items()}
 __all__ = sorted({*_HOMES, *ROOMS})
 
@@ -108,7 +115,7 @@ def __getattr__(name: str) -> Any:
     from importlib import import_module
 
     if name in ROOMS:
-        return import_module(f"glauber.{name}")
+        return import_module(f"glauber.{ROOMS[name]}")
     if name not in _HOMES:
         from difflib import get_close_matches
 
@@ -120,3 +127,15 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return [*__all__, "__version__"]
+
+
+class _Models(ModuleType):
+    """The package `glauber.models` has the name of a study: a call lists the models."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        from glauber.interfaces.doctor import models
+
+        return models.models(*args, **kwargs)
+
+
+glauber.models.__class__ = _Models

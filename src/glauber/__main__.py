@@ -1,5 +1,5 @@
 """python -m glauber"""
 
-from glauber.cli import main
+from glauber.interfaces.cli import main
 
 main()

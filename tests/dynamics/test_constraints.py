@@ -9,22 +9,22 @@ import torch
 from scipy.stats import chi2
 
 import glauber
-from glauber.conditionals.constraints import Constraints, read_constraints
-from glauber.conditionals.table import Joint
 from glauber.dynamics.constrained import Ball, constrained
 from glauber.dynamics.cuda import multi_step
 from glauber.dynamics.draws import Drawn, Fill
 from glauber.dynamics.glauber import glauber as kernel_of
 from glauber.dynamics.kernel import Noise, run, start
 from glauber.dynamics.remembered import memoised
-from glauber.errors import GlauberError
 from glauber.exact.space import Space
 from glauber.exact.transition import transition_matrix
-from glauber.mixing.diagnostics import mobility
+from glauber.foundation.errors import GlauberError
+from glauber.models.table import Joint
 from glauber.runs.export import forced
 from glauber.sampling.advance import begin_at, choose, new_memo, step_stream
 from glauber.sampling.plan import plan
 from glauber.sampling.reopened import drawn_from, evaluate_again
+from glauber.studies.mixing.diagnostics import mobility
+from glauber.texts.constraints import Constraints, read_constraints
 
 VOCAB, LENGTH = 3, 4
 SPACE = Space(VOCAB, LENGTH)

@@ -3,15 +3,15 @@
 import pytest
 import torch
 
-from glauber.conditionals.base import PAD, Restricted
-from glauber.conditionals.forward.layout import layout_of
-from glauber.conditionals.masked_lm import MaskedLM
-from glauber.conditionals.table import Table
 from glauber.dynamics import cuda
 from glauber.dynamics.cuda import laid_out, multi_step, replayed, steps_per_pass
 from glauber.dynamics.glauber import glauber
 from glauber.dynamics.kernel import run, start
 from glauber.dynamics.scans import scan_named
+from glauber.models.base import PAD, Restricted
+from glauber.models.forward.layout import layout_of
+from glauber.models.masked_lm import MaskedLM
+from glauber.models.table import Table
 
 
 def same(ours, theirs):

@@ -4,7 +4,7 @@ from scipy.stats import chi2
 
 from glauber.dynamics.draws import _by_sorting, fill_named, gumbel_max, inverse_cdf
 from glauber.dynamics.noise import random_bits, uniform
-from glauber.errors import GlauberError
+from glauber.foundation.errors import GlauberError
 
 
 def some_bits(n, seed=0):

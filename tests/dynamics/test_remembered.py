@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 import torch
 
-from glauber.conditionals.table import Joint
 from glauber.dynamics.draws import Head, draw_with_head, inverse_cdf
 from glauber.dynamics.glauber import glauber
 from glauber.dynamics.kernel import start
 from glauber.dynamics.noise import random_bits, uniform
 from glauber.dynamics.remembered import HEAD, Memo, entry_bytes, memoised, worthwhile
+from glauber.models.table import Joint
 
 
 def some_bits(n, seed=0):

@@ -4,8 +4,6 @@ import pytest
 import torch
 from scipy.stats import chi2
 
-from glauber.conditionals.base import PAD, Restricted
-from glauber.conditionals.table import Table
 from glauber.dynamics import scans
 from glauber.dynamics.adaptive import log_chances, pick
 from glauber.dynamics.draws import greedy
@@ -13,7 +11,9 @@ from glauber.dynamics.glauber import glauber
 from glauber.dynamics.kernel import run, start
 from glauber.dynamics.noise import random_bits
 from glauber.dynamics.remembered import Memo
-from glauber.errors import GlauberError
+from glauber.foundation.errors import GlauberError
+from glauber.models.base import PAD, Restricted
+from glauber.models.table import Table
 
 LAW = Table.random(2, 5)
 FREE = torch.tensor([False, True, True, False, True])

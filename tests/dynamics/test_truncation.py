@@ -5,7 +5,7 @@ import torch
 from transformers import TopKLogitsWarper, TopPLogitsWarper
 
 from glauber.dynamics.draws import Truncation
-from glauber.errors import GlauberError
+from glauber.foundation.errors import GlauberError
 
 
 @pytest.mark.parametrize("top_k, top_p", [(5, None), (None, 0.7), (40, 0.8), (None, 0.999)])

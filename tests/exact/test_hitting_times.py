@@ -5,8 +5,6 @@ import pytest
 import torch
 from scipy.sparse import csr_array
 
-from glauber.conditionals.table import Table
-from glauber.errors import GlauberError
 from glauber.exact import (
     Space,
     committor,
@@ -18,6 +16,8 @@ from glauber.exact import (
     stationary,
     transition_matrix,
 )
+from glauber.foundation.errors import GlauberError
+from glauber.models.table import Table
 
 SPACE = Space(3, 3)
 

@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 import torch
 
-from glauber.conditionals.base import Restricted, Tempered
-from glauber.conditionals.table import Joint, Table
-from glauber.errors import GlauberError
 from glauber.exact import Space, exact_influence
 from glauber.exact.influence import mixing_bound, threshold_temperature
+from glauber.foundation.errors import GlauberError
+from glauber.models.base import Restricted, Tempered
+from glauber.models.table import Joint, Table
 
 
 def by_loops(conditionals, space, temperature):

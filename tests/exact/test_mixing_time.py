@@ -5,8 +5,6 @@ import math
 import numpy as np
 import pytest
 
-from glauber.conditionals.table import Joint, Table
-from glauber.errors import GlauberError
 from glauber.exact import (
     Space,
     distances,
@@ -17,6 +15,8 @@ from glauber.exact import (
     sweep_matrix,
     transition_matrix,
 )
+from glauber.foundation.errors import GlauberError
+from glauber.models.table import Joint, Table
 
 
 def time_by_steps(matrix, epsilon, rows):

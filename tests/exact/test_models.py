@@ -5,7 +5,6 @@ import itertools
 import numpy as np
 import pytest
 
-from glauber.errors import GlauberError
 from glauber.exact.models import (
     Clique,
     Ising,
@@ -14,6 +13,7 @@ from glauber.exact.models import (
     ising_theta,
     state_counts,
 )
+from glauber.foundation.errors import GlauberError
 from small_families import potts_family
 
 

@@ -6,8 +6,6 @@ import numpy as np
 import pytest
 import torch
 
-from glauber.conditionals.table import Joint, Table
-from glauber.errors import GlauberError
 from glauber.exact.influence import exact_influence
 from glauber.exact.pair_chain import (
     inverse_cdf_joint,
@@ -18,6 +16,8 @@ from glauber.exact.pair_chain import (
 )
 from glauber.exact.space import Space
 from glauber.exact.transition import transition_matrix
+from glauber.foundation.errors import GlauberError
+from glauber.models.table import Joint, Table
 
 
 @pytest.mark.parametrize("joint", [maximal_joint, inverse_cdf_joint])

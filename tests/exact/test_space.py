@@ -8,9 +8,9 @@ import pytest
 import torch
 
 from glauber import exact
-from glauber.conditionals.table import Joint
-from glauber.errors import GlauberError
 from glauber.exact.space import Space, conditional, log_conditional, marginal, over_block
+from glauber.foundation.errors import GlauberError
+from glauber.models.table import Joint
 
 
 def test_states_are_in_lexicographic_order_and_numbered_by_it():

@@ -5,8 +5,6 @@ import itertools
 import numpy as np
 import pytest
 
-from glauber.conditionals.table import Joint, Table
-from glauber.errors import GlauberError
 from glauber.exact import (
     Space,
     best_bottleneck,
@@ -20,6 +18,8 @@ from glauber.exact import (
     transition_matrix,
 )
 from glauber.exact.spectrum import DENSE_SYMMETRIC, _by_sweep, _flow
+from glauber.foundation.errors import GlauberError
+from glauber.models.table import Joint, Table
 
 
 def gaps_by_numpy(matrix, k_max):

@@ -5,9 +5,9 @@ import pytest
 import torch
 from scipy.sparse import csr_array
 
-from glauber.conditionals.table import Joint, Table
-from glauber.errors import GlauberError
 from glauber.exact import Space, stationary, total_variation, transition_matrix
+from glauber.foundation.errors import GlauberError
+from glauber.models.table import Joint, Table
 
 
 def random_walk(up, down):

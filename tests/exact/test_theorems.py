@@ -10,7 +10,6 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from glauber.conditionals.table import Joint, Table
 from glauber.exact import (
     Space,
     conductance,
@@ -19,6 +18,7 @@ from glauber.exact import (
     stationary,
     transition_matrix,
 )
+from glauber.models.table import Joint, Table
 
 COUNT, NEEDED = 200, 50
 SHAPES = [(2, 3), (3, 2), (2, 4), (3, 3)]

@@ -8,10 +8,6 @@ import numpy as np
 import pytest
 import torch
 
-from glauber.conditionals import batching
-from glauber.conditionals.base import PAD, Clamped, Restricted, Tempered
-from glauber.conditionals.table import Joint, Table
-from glauber.errors import GlauberError
 from glauber.exact import (
     Ising,
     Masks,
@@ -28,6 +24,10 @@ from glauber.exact import (
     transition_matrix,
 )
 from glauber.exact.transition import choice_probabilities
+from glauber.foundation.errors import GlauberError
+from glauber.models import batching
+from glauber.models.base import PAD, Clamped, Restricted, Tempered
+from glauber.models.table import Joint, Table
 
 
 def law_of(conditionals, tokens, hidden, site, temperature=1.0):

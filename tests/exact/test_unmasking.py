@@ -7,9 +7,6 @@ import numpy as np
 import pytest
 import torch
 
-from glauber.conditionals.base import PAD, Clamped
-from glauber.conditionals.table import Joint, Table
-from glauber.errors import GlauberError
 from glauber.exact import (
     Procedure,
     Space,
@@ -22,6 +19,9 @@ from glauber.exact import (
 )
 from glauber.exact.transition import block_matrix, product_fills
 from glauber.exact.unmasking import hidden_plan
+from glauber.foundation.errors import GlauberError
+from glauber.models.base import PAD, Clamped
+from glauber.models.table import Joint, Table
 
 TOKENS, FREE = torch.zeros(3, dtype=torch.int64), torch.ones(3, dtype=torch.bool)
 SPACE = Space(3, 3)

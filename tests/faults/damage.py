@@ -27,7 +27,7 @@ from tests.faults.subjects import (
 )
 
 import glauber
-from glauber.errors import GlauberError
+from glauber.foundation.errors import GlauberError
 from glauber.runs.run import Run
 
 Change = Callable[[Path, Path, random.Random], None]

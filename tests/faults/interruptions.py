@@ -36,8 +36,8 @@ from tests.faults.subjects import (
 )
 
 import glauber
-from glauber import disk
-from glauber.errors import GlauberError
+from glauber.foundation import disk
+from glauber.foundation.errors import GlauberError
 from glauber.runs import folder_log
 from glauber.runs.folder_log import FolderLog
 from glauber.runs.run import Run

@@ -14,9 +14,9 @@ from unittest.mock import patch
 import numpy as np
 
 import glauber
-from glauber.conditionals.load import Model
-from glauber.conditionals.table import Joint
-from glauber.errors import GlauberError
+from glauber.foundation.errors import GlauberError
+from glauber.models.load import Model
+from glauber.models.table import Joint
 from glauber.runs import folder_log
 from glauber.runs.curves import curves
 from glauber.runs.film import film, whole_film

@@ -3,7 +3,7 @@
 import numpy as np
 
 import glauber
-from glauber.landscape.scorers import Scorer
+from glauber.studies.landscape.scorers import Scorer
 
 LABELS = ("the", "a", "other")
 

@@ -1,7 +1,7 @@
 """One small call of each study of the proteins; a text's tokens are letters too."""
 
 import glauber
-from glauber.conditionals.table import Table
+from glauber.models.table import Table
 
 
 class Residues:

@@ -17,8 +17,8 @@ from typing import Annotated, Literal, NamedTuple
 import pytest
 
 import glauber
-from glauber.errors import GlauberError, GlauberWarning
-from glauber.progress import quiet
+from glauber.foundation.errors import GlauberError, GlauberWarning
+from glauber.foundation.progress import quiet
 
 LIMIT = 1.0  # seconds of work for one answer
 PATIENCE = 120  # seconds after which a call is stopped, however busy the machine is

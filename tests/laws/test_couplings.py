@@ -7,10 +7,7 @@ import transformers
 from scipy.stats import chi2
 
 import conftest
-from conditionals.alphabets import RESIDUES, letters
-from glauber.conditionals.base import Restricted
-from glauber.conditionals.masked_lm import MaskedLM
-from glauber.conditionals.table import Joint, Table
+from alphabets import RESIDUES, letters
 from glauber.dynamics.coupled import COUPLINGS, coupled, distance, run_until_met, sides, start_pairs
 from glauber.dynamics.draws import gumbel_max, inverse_cdf
 from glauber.dynamics.glauber import glauber
@@ -18,6 +15,9 @@ from glauber.dynamics.kernel import run, start
 from glauber.exact.pair_chain import pair_matrix
 from glauber.exact.space import Space
 from glauber.exact.transition import transition_matrix
+from glauber.models.base import Restricted
+from glauber.models.masked_lm import MaskedLM
+from glauber.models.table import Joint, Table
 
 SPACE = Space(3, 2)
 PAIRS = SPACE.size**2

@@ -7,8 +7,6 @@ import pytest
 import torch
 from scipy.stats import chi2
 
-from glauber.conditionals.base import Clamped, Restricted, Tempered
-from glauber.conditionals.table import Joint, Table
 from glauber.dynamics import scans
 from glauber.dynamics.draws import gumbel_max, inverse_cdf
 from glauber.dynamics.glauber import glauber
@@ -24,6 +22,8 @@ from glauber.exact.transition import (
     sweep_matrix,
     transition_matrix,
 )
+from glauber.models.base import Clamped, Restricted, Tempered
+from glauber.models.table import Joint, Table
 
 VOCAB, LENGTH = 3, 3
 SPACE = Space(VOCAB, LENGTH)

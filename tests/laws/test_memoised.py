@@ -4,15 +4,15 @@ import pytest
 import torch
 
 import conftest
-from glauber.conditionals.base import Restricted
-from glauber.conditionals.masked_lm import MaskedLM
-from glauber.conditionals.table import Joint, Table
 from glauber.dynamics import scans
 from glauber.dynamics.draws import greedy, gumbel_max
 from glauber.dynamics.glauber import glauber
 from glauber.dynamics.kernel import run, start
 from glauber.dynamics.remembered import HEAD, Memo, entry_bytes, memoised
-from glauber.errors import GlauberError
+from glauber.foundation.errors import GlauberError
+from glauber.models.base import Restricted
+from glauber.models.masked_lm import MaskedLM
+from glauber.models.table import Joint, Table
 
 STEPS = 60
 

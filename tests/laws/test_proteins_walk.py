@@ -18,10 +18,10 @@ import transformers
 
 import conftest
 import glauber
-from conditionals.alphabets import RESIDUES, letters
-from glauber.explorer.explore import explore
-from glauber.landscape.labels import TOPICS
-from glauber.result import Result
+from alphabets import RESIDUES, letters
+from glauber.foundation.study import Result
+from glauber.interfaces.explorer.explore import explore
+from glauber.studies.landscape.labels import TOPICS
 from published_weights import published
 
 VH = (

@@ -5,14 +5,14 @@ import pytest
 import torch
 
 import conftest
-from glauber.conditionals.masked_lm import MaskedLM
 from glauber.dynamics.kernel import run as run_kernel
 from glauber.dynamics.kernel import start
 from glauber.dynamics.noise import philox, random_bits, uniform
-from glauber.mixing.diagnostics import diagnose
+from glauber.models.masked_lm import MaskedLM
 from glauber.runs.cite import cite
 from glauber.sampling.plan import plan
 from glauber.sampling.sample import extend, sample
+from glauber.studies.mixing.diagnostics import diagnose
 
 KERNELS = {
     "uniform": {},

@@ -13,15 +13,15 @@ import plotly.graph_objects as go
 import pytest
 
 import glauber
-from glauber.cli.command import command, spellings
-from glauber.cli.group import MORE, ROOMS, panels, summary
-from glauber.result import Result
+from glauber.foundation.study import Result
+from glauber.interfaces.cli.command import command, spellings
+from glauber.interfaces.cli.group import MORE, ROOMS, panels, summary
 
 TOP = {name: home for group in glauber.STUDIES.values() for name, home in group.items()}
 LABORATORY = {
     f"{room}.{name.replace('-', '_')}": home
     for room in ROOMS.values()
-    for name, home in import_module(f"glauber.{room}").STUDIES.items()
+    for name, home in getattr(glauber, room).STUDIES.items()
 }
 HOMES = TOP | LABORATORY
 EXAMPLES = {

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from scipy.stats import t as student
 
+from glauber.foundation.statistics import mean_over_chains
 from glauber.papers.claims import (
     Claim,
     Quantity,
@@ -20,7 +21,6 @@ from glauber.papers.claims import (
     power,
 )
 from glauber.papers.page import claim_lines
-from glauber.statistics import mean_over_chains
 
 
 def claim(value, interval, region, *, n=10, published=None, kind="estimate", effect=None):

@@ -9,14 +9,14 @@ import pytest
 
 from conftest import TEXTS
 from glauber import paper
-from glauber.errors import GlauberError
+from glauber.foundation.errors import GlauberError
+from glauber.foundation.statistics import Estimate
 from glauber.papers import paper_a
 from glauber.papers.claims import Quantity, above
 from glauber.papers.paper import pieces, read_seeds
 from glauber.papers.piece import Piece, Published, Reproduction, columns
 from glauber.papers.work import FLAGS, Chains, Request, make_chains
 from glauber.sampling import sample as sampling
-from glauber.statistics import Estimate
 from run_bytes import contents
 
 COUNTED = []  # the temperatures whose parts were computed

@@ -14,16 +14,16 @@ from tokenizers import Tokenizer
 import glauber
 from conftest import TEXTS, VOCABULARY
 from glauber import paper, phase, sample
-from glauber.compatibility.rectangles import delta_of
-from glauber.conditionals.shelf import bundled_folder
-from glauber.conditionals.starts import passages
-from glauber.landscape.labels import Labelled, calibration_passages, held_out_passages
-from glauber.landscape.recurrence import recurrence
-from glauber.metastability.traps import TrapSearch
-from glauber.mixing.crossover import Crossover
+from glauber.models.shelf import bundled_folder
 from glauber.papers import paper_a
 from glauber.papers.piece import Answers
 from glauber.papers.work import Request, list_chains
+from glauber.studies.compatibility.rectangles import delta_of
+from glauber.studies.landscape.labels import Labelled, calibration_passages, held_out_passages
+from glauber.studies.landscape.recurrence import recurrence
+from glauber.studies.metastability.traps import TrapSearch
+from glauber.studies.mixing.crossover import Crossover
+from glauber.texts.starts import passages
 from tiny_nli import make_nli
 
 SAME = [TEXTS[1], TEXTS[4], TEXTS[0]]
@@ -377,7 +377,7 @@ def test_tables_3_and_4(topics_scale, tmp_path):
 
 
 def test_chains_that_cannot_be_divided_are_refused(topics_scale):
-    with pytest.raises(glauber.errors.GlauberError, match="divided among 5 topics"):
+    with pytest.raises(glauber.foundation.errors.GlauberError, match="divided among 5 topics"):
         paper("A-table3", chains=12)
 
 
@@ -397,7 +397,7 @@ def test_the_starts_of_the_tables_were_not_calibrated_on():
 
 def test_table_5(resize, tmp_path, monkeypatch):
     resize("A-table5", length=5, chains=3, steps=400, temperature=0.05, embedder="tokens")
-    monkeypatch.setattr("glauber.conditionals.starts.bundled_texts", lambda model: TEXTS)
+    monkeypatch.setattr("glauber.texts.starts.bundled_texts", lambda model: TEXTS)
     made = paper("A-table5", seeds=1, chains=4, out=tmp_path / "papers")
     rolling, hamming, periods, *listed = made.rows
     assert (rolling["detector"], hamming["detector"]) == ("rolling", "hamming")

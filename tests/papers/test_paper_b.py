@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 from glauber import paper
-from glauber.conditionals.weights import PACKAGE
+from glauber.models.weights import PACKAGE
 from glauber.papers.paper_b import tightness
 from glauber.papers.piece import Answers
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from glauber import paper
-from glauber.errors import GlauberError
+from glauber.foundation.errors import GlauberError
 from glauber.papers import translation as pieces
 from glauber.papers.claims import Quantity
 from glauber.papers.piece import Answers

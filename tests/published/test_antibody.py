@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from glauber.conditionals.masked_lm import MaskedLM
-from glauber.proteins.single_mutants import scan_mutations
+from glauber.models.masked_lm import MaskedLM
+from glauber.studies.proteins.single_mutants import scan_mutations
 from published_weights import published
 
 TRASTUZUMAB = (

@@ -5,9 +5,9 @@ from functools import cache
 import gguf
 import pytest
 
-from glauber.compatibility.rectangles import TOP, delta_of, log_ratios, measure
-from glauber.conditionals.causal_lm import CausalLM
-from glauber.conditionals.starts import passages
+from glauber.models.causal_lm import CausalLM
+from glauber.studies.compatibility.rectangles import TOP, delta_of, log_ratios, measure
+from glauber.texts.starts import passages
 from published_weights import downloaded
 from recipes.smollm2 import make
 

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from glauber import exact
-from glauber.conditionals.table import Table
+from glauber.models.table import Table
 
 ODDS = {
     0: {(0, 0): 1 / 2, (0, 1): 3, (1, 0): 2, (1, 1): 1 / 5},

@@ -23,7 +23,7 @@ import torch
 import transformers  # noqa: F401
 
 import glauber
-from glauber.errors import GlauberError
+from glauber.foundation.errors import GlauberError
 from glauber.runs.run import Run
 
 SECONDS = 60  # an operation that takes longer hangs

@@ -7,8 +7,8 @@ import pytest
 import torch
 
 import glauber as package
-from glauber.conditionals.table import Joint
-from glauber.errors import GlauberError
+from glauber.foundation.errors import GlauberError
+from glauber.models.table import Joint
 from glauber.runs.export import export
 from glauber.runs.run import Run
 from glauber.sampling.advance import Session

@@ -13,12 +13,12 @@ import yaml
 
 import glauber as package
 from conftest import SIZES
-from glauber.conditionals.table import Table
-from glauber.proteins.weights import residue_tokenizer
+from glauber.models.table import Table
 from glauber.runs.cite import AUTHORS, PAPERS, TITLE, bibtex
 from glauber.runs.export import start_texts
 from glauber.runs.run import Run
 from glauber.sampling.advance import Session
+from glauber.studies.proteins.weights import residue_tokenizer
 from run_bytes import contents
 
 ROOT = Path(__file__).parents[2]
@@ -153,7 +153,7 @@ def test_an_extended_run_is_made_again_with_its_last_number_of_steps(tiny_folder
 
 
 def test_texts_that_are_too_long_to_be_stored(tiny_folder, tmp_path, monkeypatch):
-    monkeypatch.setattr("glauber.call.LONGEST_ARGUMENT", 10)
+    monkeypatch.setattr("glauber.foundation.call.LONGEST_ARGUMENT", 10)
     run = package.sample(str(tiny_folder), CAT, steps=3, device="cpu", out=tmp_path / "run")
     citation = package.cite(run)
     assert any("texts are not stored" in note for note in citation.left_open)

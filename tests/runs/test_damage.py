@@ -11,8 +11,8 @@ import typer
 
 import conftest
 import glauber
-from glauber.cli.command import command
-from glauber.errors import DamagedRun, GlauberError
+from glauber.foundation.errors import DamagedRun, GlauberError
+from glauber.interfaces.cli.command import command
 from glauber.runs import folder_log
 from glauber.runs.export import export
 from glauber.runs.folder_log import FolderLog

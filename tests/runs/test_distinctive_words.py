@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from glauber.errors import GlauberError
+from glauber.foundation.errors import GlauberError
 from glauber.runs.distinctive_words import PRIOR, distinctive, distinctive_words, words_of
 
 WORDS = [f"{a}{b}" for a in "bcdfghjklm" for b in "aeiou"]

@@ -6,7 +6,7 @@ import sys
 import numpy as np
 import pytest
 
-from glauber.errors import GlauberError
+from glauber.foundation.errors import GlauberError
 from glauber.runs import embedding as embedder
 from glauber.runs.embedding import BATCH, load_embedder
 

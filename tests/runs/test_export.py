@@ -5,7 +5,7 @@ import os
 import numpy as np
 import pytest
 
-from glauber.errors import GlauberError
+from glauber.foundation.errors import GlauberError
 from glauber.runs.export import export, survival
 from glauber.runs.run import Run
 from glauber.sampling.sample import sample

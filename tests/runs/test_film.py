@@ -13,7 +13,7 @@ import torch
 import glauber
 from conftest import TEXTS
 from crafted_run import crafted_run
-from glauber.errors import GlauberError
+from glauber.foundation.errors import GlauberError
 from glauber.runs import folder_log
 from glauber.runs.film import column, film, whole_film
 from glauber.runs.run import Run

@@ -11,8 +11,8 @@ import pandas
 import pyarrow.dataset
 import pytest
 
-from glauber import disk
-from glauber.errors import DamagedRun, GlauberError
+from glauber.foundation import disk
+from glauber.foundation.errors import DamagedRun, GlauberError
 from glauber.runs.folder_log import FolderLog
 from glauber.runs.verify import inspect_log, repair_log
 from resealed import reseal

@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from glauber import disk
-from glauber.errors import GlauberError
+from glauber.foundation import disk
+from glauber.foundation.errors import GlauberError
 from glauber.runs.folder_log import FolderLog
 from glauber.runs.log import MemoryLog, event_fields, stored_events
 from synthetic_chains import Chains, synthetic_chains

@@ -1,19 +1,13 @@
 """What a stored run drew from is what it goes on with, and what studies ask."""
 
-import sys
-from pathlib import Path
-
 import pytest
 import torch
 import transformers
 
-sys.path.insert(0, str(Path(__file__).parent.parent / "conditionals"))
-
 import alphabets
-
 from conftest import SIZES
-from glauber.conditionals.masked_lm import MaskedLM
-from glauber.errors import GlauberError
+from glauber.foundation.errors import GlauberError
+from glauber.models.masked_lm import MaskedLM
 from glauber.sampling.advance import Session
 from glauber.sampling.reopened import drawn_from, reopen
 from glauber.sampling.sample import resume, sample

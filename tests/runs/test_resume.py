@@ -3,8 +3,8 @@ import errno
 import numpy as np
 import pytest
 
-from glauber import disk
-from glauber.errors import GlauberError
+from glauber.foundation import disk
+from glauber.foundation.errors import GlauberError
 from glauber.runs import folder_log
 from glauber.runs.folder_log import FolderLog
 from glauber.runs.run import Run
@@ -52,8 +52,8 @@ def test_recorded_figures_are_the_conditionals(tiny_folder, texts, tmp_path):
     """Log-probabilities and entropies of the events, worked out again from the states."""
     import torch
 
-    from glauber.conditionals.base import Restricted, log_probs
-    from glauber.conditionals.masked_lm import MaskedLM
+    from glauber.models.base import Restricted, log_probs
+    from glauber.models.masked_lm import MaskedLM
 
     run = sample(str(tiny_folder), texts, steps=40, temperature=0.8, seed=5, out=tmp_path / "run")
     model = MaskedLM.load(str(tiny_folder))

@@ -3,7 +3,7 @@
 import pytest
 
 from conftest import TEXTS
-from glauber.errors import GlauberError
+from glauber.foundation.errors import GlauberError
 from glauber.runs.run import Run
 from glauber.sampling.advance import Session, rate
 from glauber.sampling.sample import plan, resume, sample

@@ -11,7 +11,7 @@ import torch
 
 import conftest
 import glauber
-from glauber.errors import GlauberError
+from glauber.foundation.errors import GlauberError
 from glauber.runs import folder_log
 from glauber.sampling.advance import Session
 from glauber.sampling.sample import cost, plan
@@ -189,7 +189,7 @@ def test_steps_that_cannot_be_recorded_are_made_one_by_one(monkeypatch):
     def refused(once):
         import warnings
 
-        from glauber.errors import GlauberWarning
+        from glauber.foundation.errors import GlauberWarning
 
         warnings.warn("cannot be recorded", GlauberWarning, stacklevel=2)
         return None, None

@@ -5,7 +5,7 @@ import pytest
 
 from conftest import VOCABULARY
 from crafted_run import crafted_run
-from glauber.errors import GlauberError
+from glauber.foundation.errors import GlauberError
 from glauber.runs.embedding import (
     Embedder,
     choose_embedder,

@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from glauber.errors import GlauberError
+from glauber.foundation.errors import GlauberError
 from glauber.translation.data import pad_rows
 from glauber.translation.model import FIRST_WORD, MASK, PAD
 from glauber.translation.neighbours import (

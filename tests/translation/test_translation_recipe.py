@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from glauber import evaluate_translator, train_translator, translate
-from glauber.errors import GlauberError
+from glauber.foundation.errors import GlauberError
 from glauber.translation.data import load_vocabulary, read_pairs, write_pairs
 from glauber.translation.training import TrainingPlan, take_over
 from recipes.translation import main

@@ -5,7 +5,7 @@ import lzma
 import pytest
 import torch
 
-from glauber.errors import GlauberError
+from glauber.foundation.errors import GlauberError
 from glauber.translation.data import (
     Corpus,
     Example,

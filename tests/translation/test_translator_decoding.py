@@ -5,7 +5,7 @@ from functools import partial
 import pytest
 import torch
 
-from glauber.errors import GlauberError
+from glauber.foundation.errors import GlauberError
 from glauber.translation.data import pad_rows
 from glauber.translation.decoding import (
     FORBIDDEN,

@@ -7,7 +7,7 @@ import types
 import pytest
 
 from glauber import evaluate_translator, translate
-from glauber.errors import GlauberError
+from glauber.foundation.errors import GlauberError
 from glauber.translation.data import VOCABULARY, Example, by_source, load_vocabulary, write_pairs
 from glauber.translation.decoding import ORDERS, Decoding, translate_texts
 from glauber.translation.evaluation import (

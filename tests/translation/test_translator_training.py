@@ -6,7 +6,7 @@ import sys
 import pytest
 import torch
 
-from glauber.errors import GlauberError
+from glauber.foundation.errors import GlauberError
 from glauber.translation import training
 from glauber.translation.data import Corpus
 from glauber.translation.decoding import Decoding, translate_texts

@@ -35,12 +35,12 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Tensor
 
-from glauber.conditionals.base import Conditionals, log_probs
-from glauber.conditionals.batching import rows_at_once
-from glauber.conditionals.constraints import proposable
 from glauber.dynamics.draws import by_parts
 from glauber.dynamics.kernel import State, row_keys
-from glauber.errors import GlauberError
+from glauber.foundation.errors import GlauberError
+from glauber.models.base import Conditionals, log_probs
+from glauber.models.batching import rows_at_once
+from glauber.texts.constraints import proposable
 
 Redraw = Literal["naive", "adaptive", "conditioned"]
 Measure = Literal["confidence", "entropy"]

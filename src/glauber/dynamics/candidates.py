@@ -18,12 +18,12 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from glauber.conditionals.base import PAD, Conditionals
-from glauber.conditionals.batching import lengths_of, rows_at_once
 from glauber.dynamics.draws import Truncation, by_parts, first_above
 from glauber.dynamics.kernel import State
 from glauber.dynamics.noise import uniform
-from glauber.errors import GlauberError
+from glauber.foundation.errors import GlauberError
+from glauber.models.base import PAD, Conditionals
+from glauber.models.batching import lengths_of, rows_at_once
 
 TOGETHER = 2**17  # scores that one thread works on at a time: 1 MiB in float64
 LEAST = -1e300  # log of no probability

@@ -26,10 +26,16 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from glauber.conditionals.base import PAD, Conditionals, Model
-from glauber.conditionals.base_model import BaseModel
-from glauber.conditionals.batching import rows_at_once
-from glauber.conditionals.constraints import (
+from glauber.dynamics.draws import Drawn, Fill
+from glauber.dynamics.glauber import glauber, place
+from glauber.dynamics.kernel import Info, Kernel, Noise, State
+from glauber.dynamics.scans import Scan
+from glauber.foundation.errors import GlauberError
+from glauber.models.base import PAD, Conditionals, Model
+from glauber.models.base_model import BaseModel
+from glauber.models.batching import rows_at_once
+from glauber.models.load import load
+from glauber.texts.constraints import (
     Allow,
     Bias,
     Constraints,
@@ -37,13 +43,7 @@ from glauber.conditionals.constraints import (
     by_site,
     read_constraints,
 )
-from glauber.conditionals.load import load
-from glauber.conditionals.starts import positions_of, starts
-from glauber.dynamics.draws import Drawn, Fill
-from glauber.dynamics.glauber import glauber, place
-from glauber.dynamics.kernel import Info, Kernel, Noise, State
-from glauber.dynamics.scans import Scan
-from glauber.errors import GlauberError
+from glauber.texts.starts import positions_of, starts
 
 MOST_TOKENS = 256  # that a tied group may draw from: each costs a row for every site but one
 

@@ -21,17 +21,17 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from glauber.conditionals.base import PAD, Conditionals
-from glauber.conditionals.batching import rows_at_once
 from glauber.dynamics.draws import TOGETHER, Draw, Drawn, first_beyond, gumbel_max, inverse_cdf
 from glauber.dynamics.kernel import Info, Kernel, Noise, State, start
 from glauber.dynamics.noise import random_bits
 from glauber.dynamics.noise import uniform as as_uniform
 from glauber.dynamics.scans import uniform
-from glauber.errors import GlauberError
-from glauber.progress import Advance, check_count
-from glauber.result import one_of
-from glauber.threads import side_by_side
+from glauber.foundation.errors import GlauberError
+from glauber.foundation.progress import Advance, check_count
+from glauber.foundation.study import one_of
+from glauber.foundation.threads import side_by_side
+from glauber.models.base import PAD, Conditionals
+from glauber.models.batching import rows_at_once
 
 COUPLINGS = ("maximal", "inverse-cdf", "gumbel-max")
 MOST_STEPS = 10**12  # more than anybody waits for

@@ -16,10 +16,10 @@ from typing import Any, NamedTuple, TypeVar
 import torch
 from torch import Tensor
 
-from glauber.conditionals.base import PAD
-from glauber.conditionals.forward.layout import Recording
 from glauber.dynamics.kernel import Info, Kernel, Noise, State
-from glauber.errors import GlauberWarning
+from glauber.foundation.errors import GlauberWarning
+from glauber.models.base import PAD
+from glauber.models.forward.layout import Recording
 
 WINDOW = 256  # steps kept on the device before they are handed out
 Answer = TypeVar("Answer")

@@ -17,9 +17,9 @@ from torch import Tensor
 
 from glauber.dynamics.noise import gumbel as gumbel_noise
 from glauber.dynamics.noise import uniform
-from glauber.errors import GlauberError
-from glauber.progress import check_count
-from glauber.threads import side_by_side
+from glauber.foundation.errors import GlauberError
+from glauber.foundation.progress import check_count
+from glauber.foundation.threads import side_by_side
 
 try:
     from glauber.dynamics import draws_triton as kernels

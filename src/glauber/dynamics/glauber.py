@@ -17,8 +17,6 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from glauber.conditionals.base import PAD, Conditionals
-from glauber.conditionals.batching import rows_at_once
 from glauber.dynamics.adaptive import Adaptive, Chances, check_tokens, conditioned_scores, pick
 from glauber.dynamics.draws import Drawn, Fill, inverse_cdf
 from glauber.dynamics.kernel import Info, Kernel, Lookup, Noise, State, no_events
@@ -26,7 +24,9 @@ from glauber.dynamics.noise import random_bits
 from glauber.dynamics.noise import uniform as as_uniform
 from glauber.dynamics.remembered import BUDGET, Memo
 from glauber.dynamics.scans import Scan, Within, uniform
-from glauber.errors import GlauberError
+from glauber.foundation.errors import GlauberError
+from glauber.models.base import PAD, Conditionals
+from glauber.models.batching import rows_at_once
 
 RedrawSites = Callable[[State, Tensor, Tensor], tuple[Tensor, Info]]
 ALONE = 256  # rows of a few chains whose sites are each hidden alone, evaluated together

@@ -9,8 +9,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from glauber.conditionals.base import PAD, Conditionals, check_temperature
-from glauber.errors import GlauberError
+from glauber.foundation.errors import GlauberError
+from glauber.models.base import PAD, Conditionals, check_temperature
 
 DRAWN_AT_ONCE = 2**18  # numbers of noise drawn at once
 HIDDEN = -2  # at the hidden site of a key: no token, and not PAD

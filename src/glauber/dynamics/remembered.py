@@ -32,8 +32,6 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from glauber.conditionals.base import PAD, Conditionals
-from glauber.conditionals.batching import rows_at_once
 from glauber.dynamics.draws import Drawn, Head, draw_with_head
 from glauber.dynamics.kernel import (
     DRAWN_AT_ONCE,
@@ -47,7 +45,9 @@ from glauber.dynamics.kernel import (
     run,
 )
 from glauber.dynamics.noise import uniform as as_uniform
-from glauber.errors import GlauberError
+from glauber.foundation.errors import GlauberError
+from glauber.models.base import PAD, Conditionals
+from glauber.models.batching import rows_at_once
 
 HEAD = 48  # tokens kept: with 20 bytes each, an entry is under a kilobyte
 BUDGET = 256 * 2**20  # bytes

@@ -13,7 +13,6 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Tensor
 
-from glauber.conditionals.base import PAD, Conditionals
 from glauber.dynamics.adaptive import (
     Adaptive,
     Chances,
@@ -24,7 +23,8 @@ from glauber.dynamics.adaptive import (
 )
 from glauber.dynamics.kernel import State
 from glauber.dynamics.noise import uniform as as_uniform
-from glauber.errors import GlauberError
+from glauber.foundation.errors import GlauberError
+from glauber.models.base import PAD, Conditionals
 
 Within = Literal["sequential", "product", "parallel"]  # `glauber.dynamics.glauber` explains them
 

@@ -38,7 +38,7 @@ from torch import Tensor
 
 from glauber.dynamics.candidates import Candidates, places
 from glauber.dynamics.noise import uniform
-from glauber.errors import GlauberError
+from glauber.foundation.errors import GlauberError
 
 COUNTS = "a number a pass, linear, cosine, threshold:0.9, entropy-bound:0.1"  # in one line
 PLANS = ("linear", "cosine")

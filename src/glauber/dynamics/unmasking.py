@@ -19,7 +19,6 @@ from functools import cached_property, partial
 import torch
 from torch import Tensor
 
-from glauber.conditionals.base import PAD, Conditionals
 from glauber.dynamics.candidates import Candidates, candidates, check_order, places, ranks
 from glauber.dynamics.draws import Truncation
 from glauber.dynamics.kernel import Info, Kernel, Noise, State, no_events, run
@@ -34,7 +33,8 @@ from glauber.dynamics.schedules import (
     count_named,
     remask_named,
 )
-from glauber.progress import check_count
+from glauber.foundation.progress import check_count
+from glauber.models.base import PAD, Conditionals
 
 APART = 2**31  # slots from here on are those of sweeps, so that a sweep shares no noise with a pass
 

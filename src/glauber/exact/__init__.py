@@ -2,7 +2,7 @@
 """Small models without sampling: the independent oracle.
 
     from glauber import exact
-    from glauber.conditionals.table import Joint, Table
+    from glauber.models.table import Joint, Table
 
     space = exact.Space(vocab_size=3, length=4)                  # all 81 sequences
     matrix = exact.transition_matrix(Table.random(3, 4), space)  # one random-scan step

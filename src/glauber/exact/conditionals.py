@@ -11,11 +11,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from glauber.conditionals.base import Conditionals, check_temperature
-from glauber.conditionals.batching import in_parts
-from glauber.errors import GlauberError
 from glauber.exact.space import Floats, Space
-from glauber.progress import say
+from glauber.foundation.errors import GlauberError
+from glauber.foundation.progress import say
+from glauber.models.base import Conditionals, check_temperature
+from glauber.models.batching import in_parts
 
 __all__ = ["redraw_probabilities"]
 

@@ -14,9 +14,9 @@ from scipy.sparse.linalg import splu
 from scipy.special import logsumexp
 from torch import Tensor
 
-from glauber.errors import GlauberError
 from glauber.exact.space import Bools, Floats, Integers, Space
 from glauber.exact.stationary import check_stochastic, stationary
+from glauber.foundation.errors import GlauberError
 
 __all__ = [
     "arrival_distribution",

@@ -15,10 +15,10 @@ import numpy as np
 from scipy.optimize import brentq
 from torch import Tensor
 
-from glauber.conditionals.base import Conditionals, check_temperature
-from glauber.errors import GlauberError
 from glauber.exact.conditionals import context_scores, free_sites
 from glauber.exact.space import Floats, Space, softmax
+from glauber.foundation.errors import GlauberError
+from glauber.models.base import Conditionals, check_temperature
 
 __all__ = ["Influence", "exact_influence", "mixing_bound", "threshold_temperature"]
 

@@ -13,9 +13,9 @@ from numpy.typing import ArrayLike
 from scipy.sparse import csr_array
 from scipy.sparse.linalg import LinearOperator
 
-from glauber.errors import GlauberError
 from glauber.exact.space import Floats
 from glauber.exact.stationary import Matrix, chain_and_stationary
+from glauber.foundation.errors import GlauberError
 
 __all__ = ["MixingTime", "distances", "mixing_time"]
 

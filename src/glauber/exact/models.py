@@ -30,9 +30,9 @@ import torch
 from numpy.typing import ArrayLike
 from scipy.special import logsumexp
 
-from glauber.conditionals.table import Joint
-from glauber.errors import GlauberError
 from glauber.exact.space import Bools, Floats, Space, softmax
+from glauber.foundation.errors import GlauberError
+from glauber.models.table import Joint
 
 __all__ = [
     "Clique",

@@ -14,11 +14,11 @@ import numpy as np
 from scipy.sparse import csr_array
 from torch import Tensor
 
-from glauber.conditionals.base import Conditionals
-from glauber.errors import GlauberError
 from glauber.exact.conditionals import free_sites, redraw_probabilities
 from glauber.exact.hitting_times import mean_hitting_times
 from glauber.exact.space import Floats, Space
+from glauber.foundation.errors import GlauberError
+from glauber.models.base import Conditionals
 
 __all__ = ["mean_distances", "mean_meeting_times", "pair_matrix"]
 

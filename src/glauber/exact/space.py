@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from glauber.errors import GlauberError
+from glauber.foundation.errors import GlauberError
 
 __all__ = ["Space", "conditional", "log_conditional", "marginal"]
 

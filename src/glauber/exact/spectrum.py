@@ -22,9 +22,9 @@ from numpy.typing import ArrayLike
 from scipy.sparse import csr_array, diags_array
 from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, aslinearoperator, eigs, eigsh
 
-from glauber.errors import GlauberError
 from glauber.exact.space import Bools, Floats, Integers
 from glauber.exact.stationary import Matrix, chain_and_stationary
+from glauber.foundation.errors import GlauberError
 
 __all__ = ["Bottleneck", "Spectrum", "best_bottleneck", "conductance", "spectrum"]
 

@@ -8,8 +8,8 @@ from scipy.sparse import csr_array, diags_array, eye_array
 from scipy.sparse.csgraph import connected_components
 from scipy.sparse.linalg import LinearOperator, gmres, spilu
 
-from glauber.errors import GlauberError
 from glauber.exact.space import Floats, Integers
+from glauber.foundation.errors import GlauberError
 
 __all__ = ["entropy_production", "stationary", "total_variation"]
 

@@ -21,10 +21,10 @@ from scipy.sparse import csr_array, diags_array
 from scipy.sparse.linalg import LinearOperator
 from torch import Tensor
 
-from glauber.conditionals.base import Conditionals
-from glauber.errors import GlauberError
 from glauber.exact.conditionals import current_probabilities, free_sites, redraw_probabilities
 from glauber.exact.space import Floats, Integers, Space, over_block
+from glauber.foundation.errors import GlauberError
+from glauber.models.base import Conditionals
 
 __all__ = [
     "adaptive_matrix",

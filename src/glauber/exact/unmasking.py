@@ -23,9 +23,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from glauber.conditionals.base import Conditionals
-from glauber.errors import GlauberError
 from glauber.exact.space import Floats, Space, softmax
+from glauber.foundation.errors import GlauberError
+from glauber.models.base import Conditionals
 
 __all__ = ["Procedure", "correction_matrix", "exact_law", "exact_passes"]
 

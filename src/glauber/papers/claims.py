@@ -11,8 +11,8 @@ from dataclasses import dataclass, fields, replace
 from math import inf, isfinite
 from typing import Any, Literal
 
-from glauber.result import plain
-from glauber.statistics import CONFIDENCE, Estimate, mean_over_chains
+from glauber.foundation.statistics import CONFIDENCE, Estimate, mean_over_chains
+from glauber.foundation.study import plain
 
 Word = Literal["disagrees", "cannot tell", "agrees"]
 WORDS: tuple[Word, ...] = ("disagrees", "cannot tell", "agrees")  # in the order of lists
@@ -52,7 +52,7 @@ class Quantity:
         unit: str = "chains",
         bounds: tuple[float, float] | None = None,
     ) -> "Quantity":
-        """An estimate of `glauber.statistics` under a name; bounds are for pooling over seeds."""
+        """An estimate under a name; bounds are for pooling over seeds."""
         return cls(
             name,
             estimate.value if isfinite(estimate.value) else None,

@@ -8,10 +8,10 @@ from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from glauber.foundation.study import Result, plain, signature
+from glauber.foundation.tables import short, table
 from glauber.papers.claims import EXACT, WORDS, Claim, Quantity, by_verdict, count
 from glauber.papers.piece import Reproduction, Row
-from glauber.result import Result, plain, signature
-from glauber.tables import short, table
 
 if TYPE_CHECKING:
     import pandas
@@ -156,7 +156,7 @@ class Evidence(Result):
 
     def write_page(self, folder: Path, name: str, summaries: dict[str, str]) -> None:
         """The page and the JSON of all this in the folder, under that name."""
-        from glauber.figures.page import page, write_text
+        from glauber.interfaces.report.page import page, write_text
 
         title = "Claims of the two papers that hold here" if len(self.pieces) > 1 else name
         html = page(
@@ -230,6 +230,6 @@ class Listing(Result):
         return pandas.DataFrame(self.rows)
 
     def figures(self) -> "dict[str, go.Figure]":
-        from glauber.figures.chart import plot_rows
+        from glauber.interfaces.plots.chart import plot_rows
 
         return {self.title: plot_rows(self.title, self.head, self.rows)}

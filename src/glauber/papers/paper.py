@@ -15,12 +15,14 @@ from pathlib import Path
 from shutil import rmtree
 from typing import Annotated, Any
 
-from glauber.conditionals.base import check_temperature
-from glauber.conditionals.starts import read_texts
-from glauber.conditionals.weights import check_device
-from glauber.disk import write_json
-from glauber.errors import GlauberError
-from glauber.json_text import parse_json
+from glauber.foundation.disk import write_json
+from glauber.foundation.errors import GlauberError
+from glauber.foundation.json_text import parse_json
+from glauber.foundation.parameters import Device, Texts
+from glauber.foundation.progress import check_count, check_seed, say
+from glauber.foundation.study import one_of, study
+from glauber.models.base import check_temperature
+from glauber.models.weights import check_device
 from glauber.papers.page import Evidence, Listing
 from glauber.papers.piece import Piece, Reproduction, pooled_over_seeds
 from glauber.papers.work import (
@@ -33,12 +35,10 @@ from glauber.papers.work import (
     locked,
     source,
 )
-from glauber.parameters import Device, Texts
-from glauber.progress import check_count, check_seed, say
-from glauber.result import one_of, study
-from glauber.sweeps import folder as sweeps
-from glauber.sweeps.executors import Executor, Work, choose_executor, run_sweep
-from glauber.sweeps.folder import Cell, Sweep
+from glauber.sampling.sweeps import folder as sweeps
+from glauber.sampling.sweeps.executors import Executor, Work, choose_executor, run_sweep
+from glauber.sampling.sweeps.folder import Cell, Sweep
+from glauber.texts.starts import read_texts
 
 MODULES = ("paper_a", "paper_b", "translation")
 STAGES = ("answers", "chains", "plan")

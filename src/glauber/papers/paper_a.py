@@ -14,47 +14,9 @@ import numpy as np
 import torch
 from scipy.special import gammaincinv
 
-from glauber.compatibility.rectangles import CONTROL_COUNT, LEFT_TO_RIGHT, rectangles
-from glauber.compatibility.single_mask import single_mask
-from glauber.conditionals.load import load
-from glauber.errors import GlauberError
-from glauber.figures.compatibility import plot_delta_against_influence, plot_deltas
-from glauber.figures.landscape import (
-    plot_crossings,
-    plot_recurrence,
-    plot_topic_river,
-    plot_trajectory,
-)
-from glauber.figures.metastability import plot_regimes
-from glauber.figures.mixing import (
-    plot_distance_by_length,
-    plot_drift_by_temperature,
-    plot_forgetting,
-    plot_scaling,
-)
-from glauber.json_text import parse_json
-from glauber.landscape.labels import held_out_passages
-from glauber.landscape.prefixes import PREFIXES, prefixes
-from glauber.landscape.recurrence import Recurrence, recurrence
-from glauber.landscape.scorers import SIMILARITY, TopicScores
-from glauber.landscape.topics import topics
-from glauber.landscape.trajectory import trajectory_in_plane
-from glauber.metastability.drift import drift
-from glauber.metastability.margins import margins
-from glauber.metastability.regimes import regime
-from glauber.metastability.traps import Trap, TrapList, traps
-from glauber.mixing.influence import influence
-from glauber.mixing.phase import Phase, phase
-from glauber.mixing.scaling import Scaling, fit_scaling
-from glauber.mixing.semantic_drift import distances, passages_of
-from glauber.papers.claims import LOWER, UPPER, Quantity, Region, above, at_least, below, near
-from glauber.papers.piece import Answers, Number, Piece, Published, Row, as_tuple, columns
-from glauber.papers.work import Chains, Settings, weights
-from glauber.result import columns_of
-from glauber.runs.embedding import Embedder, choose_embedder
-from glauber.runs.run import Run
-from glauber.runs.snapshots import Snapshots, snapshots
-from glauber.statistics import (
+from glauber.foundation.errors import GlauberError
+from glauber.foundation.json_text import parse_json
+from glauber.foundation.statistics import (
     Estimate,
     clopper_pearson,
     clustered_mean,
@@ -64,6 +26,44 @@ from glauber.statistics import (
     proportion,
     rank_correlation,
 )
+from glauber.foundation.study import columns_of
+from glauber.interfaces.plots.compatibility import plot_delta_against_influence, plot_deltas
+from glauber.interfaces.plots.landscape import (
+    plot_crossings,
+    plot_recurrence,
+    plot_topic_river,
+    plot_trajectory,
+)
+from glauber.interfaces.plots.metastability import plot_regimes
+from glauber.interfaces.plots.mixing import (
+    plot_distance_by_length,
+    plot_drift_by_temperature,
+    plot_forgetting,
+    plot_scaling,
+)
+from glauber.models.load import load
+from glauber.papers.claims import LOWER, UPPER, Quantity, Region, above, at_least, below, near
+from glauber.papers.piece import Answers, Number, Piece, Published, Row, as_tuple, columns
+from glauber.papers.work import Chains, Settings, weights
+from glauber.runs.embedding import Embedder, choose_embedder
+from glauber.runs.run import Run
+from glauber.runs.snapshots import Snapshots, snapshots
+from glauber.studies.compatibility.rectangles import CONTROL_COUNT, LEFT_TO_RIGHT, rectangles
+from glauber.studies.compatibility.single_mask import single_mask
+from glauber.studies.landscape.labels import held_out_passages
+from glauber.studies.landscape.prefixes import PREFIXES, prefixes
+from glauber.studies.landscape.recurrence import Recurrence, recurrence
+from glauber.studies.landscape.scorers import SIMILARITY, TopicScores
+from glauber.studies.landscape.topics import topics
+from glauber.studies.landscape.trajectory import trajectory_in_plane
+from glauber.studies.metastability.drift import drift
+from glauber.studies.metastability.margins import margins
+from glauber.studies.metastability.regimes import regime
+from glauber.studies.metastability.traps import Trap, TrapList, traps
+from glauber.studies.mixing.influence import influence
+from glauber.studies.mixing.phase import Phase, phase
+from glauber.studies.mixing.scaling import Scaling, fit_scaling
+from glauber.studies.mixing.semantic_drift import distances, passages_of
 
 SMALL, BERT = "bundled:english", "bert-base-uncased"
 JINA = "jinaai/jina-embeddings-v4?task=text-matching"  # the paper's sentence embedder

@@ -14,25 +14,25 @@ from typing import Any
 
 import numpy as np
 
-from glauber.conditionals.weights import PACKAGE
 from glauber.exact.blocks.masks import Masks, given_mask, lemma_3_example, mean_over_events
 from glauber.exact.blocks.tensorisation import decay
 from glauber.exact.models import Ising
 from glauber.exact.space import Space, conditional
 from glauber.exact.stationary import stationary, total_variation
 from glauber.exact.transition import Measure, Redraw, adaptive_matrix
-from glauber.figures.generation import plot_mask_rates
-from glauber.figures.ising import plot_race
-from glauber.ising.efficiency import covariance
-from glauber.ising.error_curves import errors
-from glauber.ising.finite_sample_bound import bound
-from glauber.ising.mode_race import Race, race
-from glauber.ising.sampler_separation import separation
-from glauber.json_text import parse_json
+from glauber.foundation.json_text import parse_json
+from glauber.foundation.statistics import Estimate, mean_over_chains
+from glauber.interfaces.plots.generation import plot_mask_rates
+from glauber.interfaces.plots.ising import plot_race
+from glauber.models.weights import PACKAGE
 from glauber.papers.claims import LOWER, Quantity, above, at_least, at_most, below, near
 from glauber.papers.piece import Answers, Piece, Published, Row, columns
 from glauber.papers.work import Settings
-from glauber.statistics import Estimate, mean_over_chains
+from glauber.studies.ising.efficiency import covariance
+from glauber.studies.ising.error_curves import errors
+from glauber.studies.ising.finite_sample_bound import bound
+from glauber.studies.ising.mode_race import Race, race
+from glauber.studies.ising.sampler_separation import separation
 
 ROUNDING = 1e-10  # of an eigenvalue that is zero
 SEARCHED = (

@@ -25,15 +25,15 @@ from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
-from glauber.errors import GlauberError
-from glauber.extras import need
-from glauber.json_text import parse_json
-from glauber.landscape.scorers import SIMILARITY
+from glauber.foundation.errors import GlauberError
+from glauber.foundation.extras import need
+from glauber.foundation.json_text import parse_json
+from glauber.foundation.statistics import Estimate
+from glauber.foundation.study import Result, plain, signature
+from glauber.foundation.tables import table
 from glauber.papers.claims import EXACT, Claim, Quantity, Region, by_verdict, pool_claims
 from glauber.papers.work import FLAGS, Chains, Request, Scale, Settings
-from glauber.result import Result, plain, signature
-from glauber.statistics import Estimate
-from glauber.tables import table
+from glauber.studies.landscape.scorers import SIMILARITY
 
 if TYPE_CHECKING:
     import pandas
@@ -272,7 +272,7 @@ class Reproduction(Result):
         """The figures; of a piece without one, its table."""
         import plotly.graph_objects as go
 
-        from glauber.figures.chart import plot_rows
+        from glauber.interfaces.plots.chart import plot_rows
 
         drawn = {name: go.Figure(picture) for name, picture in self.pictures.items()}
         return drawn or {"table": plot_rows(self.name, self.how, self.rows)}

@@ -15,12 +15,12 @@ from typing import Any
 
 import numpy as np
 
-from glauber.errors import GlauberError
-from glauber.json_text import parse_json
+from glauber.foundation.errors import GlauberError
+from glauber.foundation.json_text import parse_json
+from glauber.foundation.statistics import Estimate, mean_over_chains, normal_quantile
 from glauber.papers.claims import Quantity, Region, above, at_least, at_most, below, near
 from glauber.papers.piece import Answers, Piece, Published, Row, columns
 from glauber.papers.work import Settings
-from glauber.statistics import Estimate, mean_over_chains, normal_quantile
 from glauber.translation.data import Example, by_source, load_vocabulary, long_pairs, read_pairs
 from glauber.translation.decoding import REFINING, Decoding
 from glauber.translation.evaluation import (

@@ -23,12 +23,12 @@ from pathlib import Path
 from typing import Any, Literal
 
 import glauber
-from glauber.conditionals.shelf import bundled_folder
-from glauber.disk import write_json
-from glauber.errors import GlauberError
-from glauber.json_text import parse_json
-from glauber.progress import say
-from glauber.result import counted, plain
+from glauber.foundation.disk import write_json
+from glauber.foundation.errors import GlauberError
+from glauber.foundation.json_text import parse_json
+from glauber.foundation.progress import say
+from glauber.foundation.study import counted, plain
+from glauber.models.shelf import bundled_folder
 from glauber.runs.run import Run
 
 Scale = Literal["small", "paper"]

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
-from glauber.call import Call
 from glauber.dynamics.scans import scan_named
-from glauber.errors import GlauberError
-from glauber.json_text import has_type, parse_json
-from glauber.result import Result, counted, internal, study
+from glauber.foundation.call import Call
+from glauber.foundation.errors import GlauberError
+from glauber.foundation.json_text import has_type, parse_json
+from glauber.foundation.study import Result, counted, internal, study
 from glauber.runs.export import start_texts
 from glauber.runs.run import Run
 from glauber.runs.spec import Spec, is_call
@@ -107,7 +107,7 @@ class Citation(Result):
     def figures(self) -> "dict[str, go.Figure]":
         if self.run is not None:
             return self.run.figures()
-        from glauber.figures.chart import table
+        from glauber.interfaces.plots.chart import table
 
         columns = self.table()
         rows = list(zip(*columns.values(), strict=True))

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from glauber.progress import check_count
+from glauber.foundation.progress import check_count
 from glauber.runs.film import shown_events
 from glauber.runs.run import Run
 

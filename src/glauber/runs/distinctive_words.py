@@ -16,8 +16,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from glauber.errors import GlauberError
-from glauber.statistics import MIN_CHAINS, t_quantile
+from glauber.foundation.errors import GlauberError
+from glauber.foundation.statistics import MIN_CHAINS, t_quantile
 
 Floats = NDArray[np.float64]
 WORD = re.compile(r"[^\W\d_]+(?:'[^\W\d_]+)*")

@@ -17,11 +17,11 @@ from urllib.parse import parse_qsl
 import numpy as np
 from numpy.typing import NDArray
 
-from glauber.conditionals.shelf import is_folder
-from glauber.conditionals.weights import choose_device, reachable
-from glauber.errors import GlauberError
-from glauber.extras import need
-from glauber.progress import check_memory, track
+from glauber.foundation.errors import GlauberError
+from glauber.foundation.extras import need
+from glauber.foundation.progress import check_memory, track
+from glauber.models.shelf import is_folder
+from glauber.models.weights import choose_device, reachable
 from glauber.runs.run import Run
 from glauber.runs.snapshots import Snapshots, snapshots
 

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from glauber.checks import Whole
-from glauber.conditionals.texts import Row, fasta
-from glauber.disk import check_new, draft_of, sync
-from glauber.errors import GlauberError
-from glauber.json_text import has_type
-from glauber.result import Result, internal, one_of, plain, study
+from glauber.foundation.checks import Whole
+from glauber.foundation.disk import check_new, draft_of, sync
+from glauber.foundation.errors import GlauberError
+from glauber.foundation.json_text import has_type
+from glauber.foundation.study import Result, internal, one_of, plain, study
 from glauber.runs.run import BLOCK, Folder, Run
+from glauber.texts.read import Row, fasta
 
 if TYPE_CHECKING:
     import arviz

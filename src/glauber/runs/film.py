@@ -14,8 +14,8 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from glauber.errors import DamagedRun, GlauberError
-from glauber.progress import check_count
+from glauber.foundation.errors import DamagedRun, GlauberError
+from glauber.foundation.progress import check_count
 from glauber.runs.log import Segment
 from glauber.runs.run import Run
 

@@ -44,9 +44,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from glauber.call import Call
-from glauber.conditionals.base import PAD
-from glauber.disk import (
+from glauber.foundation.call import Call
+from glauber.foundation.disk import (
     DRAFT,
     create_folder,
     digest,
@@ -55,10 +54,11 @@ from glauber.disk import (
     sync,
     write_file,
 )
-from glauber.disk import RUN_HEADER as MANIFEST
-from glauber.errors import DamagedRun, GlauberError
-from glauber.json_text import parse_json
-from glauber.progress import check_memory
+from glauber.foundation.disk import RUN_HEADER as MANIFEST
+from glauber.foundation.errors import DamagedRun, GlauberError
+from glauber.foundation.json_text import parse_json
+from glauber.foundation.progress import check_memory
+from glauber.models.base import PAD
 from glauber.runs.log import (
     FIELDS,
     MIN_SEGMENT_STEPS,

@@ -15,10 +15,10 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from glauber.call import Call
-from glauber.conditionals.base import PAD
-from glauber.errors import GlauberError
-from glauber.progress import check_count, check_memory
+from glauber.foundation.call import Call
+from glauber.foundation.errors import GlauberError
+from glauber.foundation.progress import check_count, check_memory
+from glauber.models.base import PAD
 from glauber.runs.spec import Spec, spec_digest
 
 # Per slot of a step: the site, the new token, whether it differs from the old one, the natural

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from glauber.call import record_run
-from glauber.errors import GlauberError
-from glauber.progress import check_count
-from glauber.result import Result, counted, plain
+from glauber.foundation.call import record_run
+from glauber.foundation.errors import GlauberError
+from glauber.foundation.progress import check_count
+from glauber.foundation.study import Result, counted, plain
 from glauber.runs.folder_log import FolderLog
 from glauber.runs.log import Log
 from glauber.runs.spec import Spec
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     import plotly.graph_objects as go
     import xarray
 
-    from glauber.conditionals.vocabulary import Text, Vocabulary
+    from glauber.models.vocabulary import Text, Vocabulary
 
 SHOWN = 8  # chains written out for a person
 BLOCK = 512  # steps exported at a time
@@ -152,7 +152,7 @@ class Run(Result):
     @cached_property
     def vocabulary(self) -> "Text":
         """What turns the run's tokens into text."""
-        from glauber.conditionals.vocabulary import Text
+        from glauber.models.vocabulary import Text
 
         if isinstance(self.log, FolderLog):
             return Text.open(self.log.tokenizer())
@@ -161,7 +161,7 @@ class Run(Result):
     @cached_property
     def model_vocabulary(self) -> "Vocabulary":
         """The vocabulary of the run's model, which also turns text into tokens."""
-        from glauber.conditionals.vocabulary import Vocabulary
+        from glauber.models.vocabulary import Vocabulary
 
         if isinstance(self.log, FolderLog):
             return Vocabulary.open(self.log.tokenizer())
@@ -331,7 +331,7 @@ class Run(Result):
         return columns | {"spelling": spellings[index]}
 
     def figures(self) -> "dict[str, go.Figure]":
-        from glauber.figures.runs import run_figures
+        from glauber.interfaces.plots.runs import run_figures
 
         return run_figures(self)
 

@@ -6,8 +6,8 @@ from itertools import compress
 import numpy as np
 from numpy.typing import NDArray
 
-from glauber.errors import GlauberError
-from glauber.progress import check_count, check_memory
+from glauber.foundation.errors import GlauberError
+from glauber.foundation.progress import check_count, check_memory
 from glauber.runs.run import Run
 
 COUNT = 50  # snapshots of a run, about, by default

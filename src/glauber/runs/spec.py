@@ -7,14 +7,14 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, get_type_hints
 
-from glauber.conditionals.base import check_temperature
-from glauber.conditionals.constraints import Constraints
-from glauber.conditionals.starts import spell_sites
-from glauber.disk import digest_of_json
 from glauber.dynamics.scans import scan_named
-from glauber.errors import GlauberError
-from glauber.json_text import has_type
-from glauber.progress import check_seed
+from glauber.foundation.disk import digest_of_json
+from glauber.foundation.errors import GlauberError
+from glauber.foundation.json_text import has_type
+from glauber.foundation.progress import check_seed
+from glauber.models.base import check_temperature
+from glauber.texts.constraints import Constraints
+from glauber.texts.starts import spell_sites
 
 LONGEST = 40  # characters of a prefix in a signature
 

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from glauber.checks import Whole
-from glauber.errors import GlauberError
-from glauber.progress import check_count
-from glauber.result import Result, internal, plain, study
+from glauber.foundation.checks import Whole
+from glauber.foundation.errors import GlauberError
+from glauber.foundation.progress import check_count
+from glauber.foundation.study import Result, internal, plain, study
 from glauber.runs.run import Folder, Run
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ class Timeline(Result):
     snapshots: list[Snapshot] = internal()
     run: Run = internal()
 
-    FIGURES = {"timeline": ("glauber.figures.runs:plot_timeline", "snapshots")}
+    FIGURES = {"timeline": ("glauber.interfaces.plots.runs:plot_timeline", "snapshots")}
 
     def to_dict(self) -> dict[str, Any]:
         own = {"run": self.run.folder, "snapshots": self.table()}
@@ -126,7 +126,7 @@ class Timeline(Result):
     def _repr_html_(self) -> str:
         from html import escape
 
-        from glauber.figures.runs import timeline_table
+        from glauber.interfaces.plots.runs import timeline_table
 
         return f"{timeline_table(self.snapshots)}<p><small>{escape(self.signature)}</small></p>"
 

@@ -8,12 +8,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
-from glauber.conditionals.base import Conditionals
-from glauber.disk import RUN_HEADER as MANIFEST
-from glauber.disk import digest, explained_errors, read_file, sync, write_file
-from glauber.errors import DamagedRun, GlauberError
-from glauber.parameters import Trust
-from glauber.result import Result, counted, internal, reported, signature, study
+from glauber.foundation.disk import RUN_HEADER as MANIFEST
+from glauber.foundation.disk import digest, explained_errors, read_file, sync, write_file
+from glauber.foundation.errors import DamagedRun, GlauberError
+from glauber.foundation.parameters import Trust
+from glauber.foundation.study import Result, counted, internal, reported, signature, study
+from glauber.models.base import Conditionals
 from glauber.runs.folder_log import (
     EVENTS,
     FORMAT,
@@ -37,7 +37,7 @@ from glauber.runs.log import TOKENS, Segment
 from glauber.runs.run import Folder, Run
 from glauber.runs.spec import Spec, check_trust, record_of, spec_of
 
-PLOT = "glauber.figures.runs:plot_damages"
+PLOT = "glauber.interfaces.plots.runs:plot_damages"
 
 
 @study
@@ -122,7 +122,7 @@ def repair(
     A damaged run.json is rebuilt from the footers of the other files, a lost state by replay, a
     tokenizer from the run's model. What cannot be had again is cut off with all that follows it.
     """
-    from glauber.conditionals.load import load
+    from glauber.models.load import load
 
     folder = stored_folder(run)
     if model is not None:  # refused before anything is written

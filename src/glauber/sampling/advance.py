@@ -26,8 +26,8 @@ from torch import Tensor
 
 from glauber.dynamics.kernel import Annealing, Info, State, run, start
 from glauber.dynamics.remembered import Memo, memoised
-from glauber.errors import GlauberWarning
-from glauber.progress import check_count
+from glauber.foundation.errors import GlauberWarning
+from glauber.foundation.progress import check_count
 from glauber.runs.log import FIELDS, Events, Log, empty_events, resize_events
 from glauber.sampling.plan import Plan
 

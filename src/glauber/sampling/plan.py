@@ -9,9 +9,19 @@ from typing import Annotated, Any, TypedDict, Unpack, get_args
 import torch
 from torch import Tensor
 
-from glauber.call import Call
-from glauber.checks import OneOf, Whole
-from glauber.conditionals.base import (
+from glauber.dynamics.constrained import Constrained, Limits, check_scan, constrained, tied_group
+from glauber.dynamics.draws import Fill, fill_named
+from glauber.dynamics.glauber import glauber
+from glauber.dynamics.kernel import Annealing, Kernel, start
+from glauber.dynamics.scans import SCAN_HELP, Scan, Within, scan_named
+from glauber.dynamics.unmasking import Unmasking, unmasking
+from glauber.foundation.call import Call
+from glauber.foundation.checks import OneOf, Whole
+from glauber.foundation.errors import GlauberError
+from glauber.foundation.parameters import Freeze, Length, Seed, Trust
+from glauber.foundation.progress import check_memory
+from glauber.foundation.study import Default, counted, defaults_of
+from glauber.models.base import (
     PAD,
     Conditionals,
     Model,
@@ -19,7 +29,12 @@ from glauber.conditionals.base import (
     check_temperature,
     mask_token_of,
 )
-from glauber.conditionals.constraints import (
+from glauber.models.load import load
+from glauber.models.own import Own
+from glauber.models.weights import choose_dtype
+from glauber.runs.log import bytes_needed
+from glauber.runs.spec import Spec, versions
+from glauber.texts.constraints import (
     Allow,
     Bias,
     Constraints,
@@ -28,22 +43,7 @@ from glauber.conditionals.constraints import (
     check_starts,
     read_constraints,
 )
-from glauber.conditionals.load import load
-from glauber.conditionals.own import Own
-from glauber.conditionals.starts import named_starts, positions_of, read_sites
-from glauber.conditionals.weights import choose_dtype
-from glauber.dynamics.constrained import Constrained, Limits, check_scan, constrained, tied_group
-from glauber.dynamics.draws import Fill, fill_named
-from glauber.dynamics.glauber import glauber
-from glauber.dynamics.kernel import Annealing, Kernel, start
-from glauber.dynamics.scans import SCAN_HELP, Scan, Within, scan_named
-from glauber.dynamics.unmasking import Unmasking, unmasking
-from glauber.errors import GlauberError
-from glauber.parameters import Freeze, Length, Seed, Trust
-from glauber.progress import check_memory
-from glauber.result import Default, counted, defaults_of
-from glauber.runs.log import bytes_needed
-from glauber.runs.spec import Spec, versions
+from glauber.texts.starts import named_starts, positions_of, read_sites
 
 UNMASKING_PARTS = tuple(part.name for part in fields(Unmasking))
 Steps = Annotated[int, "Steps of every chain, in all.", Whole(0, 10**15)]

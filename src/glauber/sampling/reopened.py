@@ -13,11 +13,11 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from glauber.conditionals.base import Conditionals, Model, log_probs
-from glauber.conditionals.batching import rows_at_once
 from glauber.dynamics.constrained import Ball
-from glauber.errors import GlauberError
-from glauber.progress import say, track
+from glauber.foundation.errors import GlauberError
+from glauber.foundation.progress import say, track
+from glauber.models.base import Conditionals, Model, log_probs
+from glauber.models.batching import rows_at_once
 from glauber.runs.export import forced
 from glauber.runs.run import Run
 from glauber.runs.spec import check_trust

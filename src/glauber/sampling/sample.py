@@ -9,17 +9,17 @@ from typing import Annotated, TypedDict, Unpack
 
 import numpy as np
 
-from glauber import progress
-from glauber.call import Call, current_call
-from glauber.checks import Whole
-from glauber.conditionals.base import Conditionals
-from glauber.conditionals.weights import check_device
-from glauber.disk import RUN_HEADER, check_new, check_space
 from glauber.dynamics.adaptive import proposed
-from glauber.errors import GlauberError, TooLong
-from glauber.parameters import ModelOrName, Texts, Trust
-from glauber.progress import check_memory, is_watched, say, track
-from glauber.result import Default, counted, defaults_of, study
+from glauber.foundation import progress
+from glauber.foundation.call import Call, current_call
+from glauber.foundation.checks import Whole
+from glauber.foundation.disk import RUN_HEADER, check_new, check_space
+from glauber.foundation.errors import GlauberError, TooLong
+from glauber.foundation.parameters import ModelOrName, Texts, Trust
+from glauber.foundation.progress import check_memory, is_watched, say, track
+from glauber.foundation.study import Default, counted, defaults_of, study
+from glauber.models.base import Conditionals
+from glauber.models.weights import check_device
 from glauber.runs.folder_log import FolderLog
 from glauber.runs.log import Log, MemoryLog, bytes_needed
 from glauber.runs.run import Folder, Run

@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from glauber.conditionals.texts import decode, read_bytes
-from glauber.errors import GlauberError
-from glauber.progress import check_count, say
-from glauber.result import visible
+from glauber.foundation.errors import GlauberError
+from glauber.foundation.progress import check_count, say
+from glauber.foundation.study import visible
+from glauber.texts.read import decode, read_bytes
 from glauber.translation.model import BEGIN, END, FIRST_WORD, PAD, UNKNOWN, is_file
 
 if TYPE_CHECKING:

@@ -39,11 +39,11 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from glauber.checks import OneOf, Positive, Share, Whole, check_fields, check_seed
 from glauber.dynamics import noise as counter
 from glauber.dynamics.draws import first_beyond
-from glauber.errors import GlauberError
-from glauber.progress import Advance, check_memory
+from glauber.foundation.checks import OneOf, Positive, Share, Whole, check_fields, check_seed
+from glauber.foundation.errors import GlauberError
+from glauber.foundation.progress import Advance, check_memory
 from glauber.translation.data import SubwordVocabulary, pad_rows
 from glauber.translation.model import (
     BEGIN,

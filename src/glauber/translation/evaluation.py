@@ -11,13 +11,13 @@ from typing import Annotated, TypeVar, Unpack
 
 import torch
 
-from glauber.checks import OneOf, Whole
-from glauber.conditionals.weights import choose_device
-from glauber.errors import GlauberError
-from glauber.parameters import Device
-from glauber.progress import Advance, say, track
-from glauber.result import Result, one_of, study
-from glauber.tables import table
+from glauber.foundation.checks import OneOf, Whole
+from glauber.foundation.errors import GlauberError
+from glauber.foundation.parameters import Device
+from glauber.foundation.progress import Advance, say, track
+from glauber.foundation.study import Result, one_of, study
+from glauber.foundation.tables import table
+from glauber.models.weights import choose_device
 from glauber.translation.data import (
     MAX_LONG_PAIRS,
     Example,
@@ -64,7 +64,7 @@ JUDGE_SUFFIX = {"itself": "", "teacher": ", judged by ar"}
 STEPS, LENGTHS = (1, 2, 4, 10), (1, 3, 5)  # of the frontier
 FEWEST_FOR_P99 = 100  # sentences: of fewer the 99th percentile is the slowest
 BATCH_SIZES = (1, 4, 16, 64, 256)  # whose throughput is measured
-PLOTS = "glauber.figures.translation"
+PLOTS = "glauber.interfaces.plots.translation"
 System = tuple[str, Decoding]  # the model's name in its folder, and how it decodes
 Item = TypeVar("Item")  # a text, or a text with its references
 

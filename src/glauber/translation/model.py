@@ -15,8 +15,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from glauber.errors import GlauberError
-from glauber.json_text import parse_json
+from glauber.foundation.errors import GlauberError
+from glauber.foundation.json_text import parse_json
 
 PAD, UNKNOWN, BEGIN, END, MASK = range(5)  # the first tokens of every vocabulary
 FIRST_WORD = 5  # tokens from here on are text

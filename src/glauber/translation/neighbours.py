@@ -27,8 +27,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from glauber.errors import GlauberError
-from glauber.statistics import Estimate, Floats, jackknife
+from glauber.foundation.errors import GlauberError
+from glauber.foundation.statistics import Estimate, Floats, jackknife
 from glauber.translation.data import SubwordVocabulary, pad_rows
 from glauber.translation.decoding import Decoding, decode, length_log_probs, likely_lengths
 from glauber.translation.model import FIRST_WORD, MASK, PAD, Attention, DecoderLayer, Translator

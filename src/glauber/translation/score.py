@@ -9,10 +9,10 @@ from importlib.util import find_spec
 import numpy as np
 from numpy.typing import NDArray
 
-from glauber.errors import GlauberError
-from glauber.extras import need
-from glauber.result import one_of
-from glauber.statistics import Floats, jackknife
+from glauber.foundation.errors import GlauberError
+from glauber.foundation.extras import need
+from glauber.foundation.statistics import Floats, jackknife
+from glauber.foundation.study import one_of
 from glauber.translation.data import Example
 
 REPEATED = re.compile(r"\b(\w+)(?=\s+\1\b)")

@@ -26,13 +26,13 @@ from torch import Tensor
 from torch.nn import functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from glauber.checks import OneOf, Positive, Share, Whole, check_fields, check_seed
-from glauber.conditionals.weights import choose_device
-from glauber.errors import GlauberError
-from glauber.json_text import parse_json
-from glauber.parameters import Device, Seed
-from glauber.progress import check_memory, say, track
-from glauber.result import Result, plain, study, visible
+from glauber.foundation.checks import OneOf, Positive, Share, Whole, check_fields, check_seed
+from glauber.foundation.errors import GlauberError
+from glauber.foundation.json_text import parse_json
+from glauber.foundation.parameters import Device, Seed
+from glauber.foundation.progress import check_memory, say, track
+from glauber.foundation.study import Result, plain, study, visible
+from glauber.models.weights import choose_device
 from glauber.translation.data import (
     LONGEST,
     VOCABULARY,
@@ -575,7 +575,7 @@ class TrainedTranslator(Result):
     models: list[TrainedModel]
     kind: str = "estimate: losses of single batches"  # What every number is
 
-    FIGURES = {"loss": ("glauber.figures.translation:plot_losses", "models")}
+    FIGURES = {"loss": ("glauber.interfaces.plots.translation:plot_losses", "models")}
 
     def lines(self) -> Iterable[str]:
         for model in self.models:

@@ -5,14 +5,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypedDict, Unpack
 
-from glauber.checks import OneOf, Positive, Share
-from glauber.conditionals.starts import called, read_texts, skip
-from glauber.conditionals.texts import Corpus, Row
-from glauber.conditionals.weights import choose_device
-from glauber.errors import GlauberError
-from glauber.parameters import Device, Seed
-from glauber.progress import track
-from glauber.result import Default, Result, internal, report_skipped, study
+from glauber.foundation.checks import OneOf, Positive, Share
+from glauber.foundation.errors import GlauberError
+from glauber.foundation.parameters import Device, Seed
+from glauber.foundation.progress import track
+from glauber.foundation.study import Default, Result, internal, report_skipped, study
+from glauber.models.weights import choose_device
+from glauber.texts.read import Corpus, Row
+from glauber.texts.starts import called, read_texts, skip
 from glauber.translation.data import SubwordVocabulary, load_vocabulary
 from glauber.translation.decoding import (
     DECODERS,
@@ -218,7 +218,7 @@ class Translations(Result):
 
     def figures(self) -> "dict[str, go.Figure]":
         """The confidence of each word at every pass, of the first sentences."""
-        from glauber.figures.translation import plot_passes
+        from glauber.interfaces.plots.translation import plot_passes
 
         return {
             f"passes-{number}": plot_passes(sentence)

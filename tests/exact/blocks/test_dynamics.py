@@ -3,8 +3,6 @@
 import numpy as np
 import pytest
 
-from glauber.conditionals.table import Joint
-from glauber.errors import GlauberError
 from glauber.exact import Space, parallel_matrix, spectrum, stationary, transition_matrix
 from glauber.exact.blocks.dynamics import (
     block_chain,
@@ -19,6 +17,8 @@ from glauber.exact.blocks.dynamics import (
 from glauber.exact.blocks.masks import Masks
 from glauber.exact.blocks.products import parallel_stationary, parallel_stationary_of
 from glauber.exact.models import Ising
+from glauber.foundation.errors import GlauberError
+from glauber.models.table import Joint
 
 
 def dense_gap(matrix, law) -> float:

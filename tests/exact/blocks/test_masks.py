@@ -5,8 +5,6 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from glauber.conditionals.table import Joint
-from glauber.errors import GlauberError
 from glauber.exact.blocks.masks import (
     Masks,
     given_mask,
@@ -16,6 +14,8 @@ from glauber.exact.blocks.masks import (
 from glauber.exact.blocks.pseudolikelihood import Pseudolikelihood
 from glauber.exact.models import Ising, ising_family
 from glauber.exact.space import Space, conditional
+from glauber.foundation.errors import GlauberError
+from glauber.models.table import Joint
 from small_families import random_adaptive
 
 

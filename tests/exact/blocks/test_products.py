@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from glauber.errors import GlauberError
 from glauber.exact import Space
 from glauber.exact.blocks.products import block_forms, product_distance
 from glauber.exact.models import Ising
+from glauber.foundation.errors import GlauberError
 
 
 def test_products_are_recognised():

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 import torch
 
-from glauber.errors import GlauberError
 from glauber.exact.blocks.masks import Masks
 from glauber.exact.blocks.pseudolikelihood import (
     Pseudolikelihood,
@@ -24,7 +23,8 @@ from glauber.exact.blocks.pseudolikelihood import (
 )
 from glauber.exact.models import Ising, ising_family, ising_theta
 from glauber.exact.space import Space
-from glauber.ising import errors as error_curves
+from glauber.foundation.errors import GlauberError
+from glauber.studies.ising import errors as error_curves
 from small_families import random_adaptive, random_family, random_weighted
 
 

@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
-from glauber.errors import GlauberError
 from glauber.exact import Pseudolikelihood, asymptotics, best_masks
 from glauber.exact.blocks.dynamics import block_gap
 from glauber.exact.blocks.masks import Masks
 from glauber.exact.models import Ising, ising_family, ising_theta
 from glauber.exact.space import Space
+from glauber.foundation.errors import GlauberError
 
 
 @pytest.mark.parametrize("k", [1, 2])

@@ -5,7 +5,6 @@ import math
 import numpy as np
 import pytest
 
-from glauber.errors import GlauberError
 from glauber.exact.blocks.dynamics import block_chain, block_gap, dirichlet_form, entropy, variance
 from glauber.exact.blocks.masks import Masks, given_mask
 from glauber.exact.blocks.tensorisation import (
@@ -22,6 +21,7 @@ from glauber.exact.blocks.tensorisation import (
 from glauber.exact.models import Ising
 from glauber.exact.space import Space, over_block
 from glauber.exact.stationary import total_variation
+from glauber.foundation.errors import GlauberError
 from small_families import random_adaptive, random_family, random_weighted
 
 

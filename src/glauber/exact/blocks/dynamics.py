@@ -29,8 +29,6 @@ import numpy as np
 from scipy.sparse import csr_array
 from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh
 
-from glauber.conditionals.base import Conditionals
-from glauber.errors import GlauberError
 from glauber.exact.blocks.masks import Block, Masks, log_given_mask
 from glauber.exact.conditionals import redraw_probabilities
 from glauber.exact.space import (
@@ -42,6 +40,8 @@ from glauber.exact.space import (
     over_block,
 )
 from glauber.exact.transition import block_matrix, independent_fills, site_matrix
+from glauber.foundation.errors import GlauberError
+from glauber.models.base import Conditionals
 
 __all__ = [
     "Gap",

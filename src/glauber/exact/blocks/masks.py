@@ -14,7 +14,6 @@ from typing import Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from glauber.errors import GlauberError
 from glauber.exact.models import check_block_size
 from glauber.exact.space import (
     Floats,
@@ -24,6 +23,7 @@ from glauber.exact.space import (
     log_conditional,
     over_block,
 )
+from glauber.foundation.errors import GlauberError
 
 __all__ = ["Masks", "given_mask", "mean_over_events"]
 

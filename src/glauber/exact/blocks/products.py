@@ -20,13 +20,13 @@ from itertools import combinations
 import numpy as np
 from scipy.special import logsumexp
 
-from glauber.conditionals.base import Conditionals
-from glauber.errors import GlauberError
 from glauber.exact.blocks.masks import Block
 from glauber.exact.models import Ising, check_block_size
 from glauber.exact.space import Floats, Space, check_size, conditional
 from glauber.exact.stationary import stationary, total_variation
 from glauber.exact.transition import parallel_operator
+from glauber.foundation.errors import GlauberError
+from glauber.models.base import Conditionals
 
 __all__ = [
     "ParallelStationary",

@@ -36,11 +36,11 @@ from typing import Literal, Self
 import numpy as np
 from scipy.optimize import minimize
 
-from glauber.errors import GlauberError
 from glauber.exact.blocks.dynamics import Gap, block_gap
 from glauber.exact.blocks.masks import Masks, log_given_mask
 from glauber.exact.models import Family, check_block_size, check_fits
 from glauber.exact.space import Bools, Floats, over_block
+from glauber.foundation.errors import GlauberError
 
 __all__ = [
     "Asymptotics",

@@ -17,10 +17,10 @@ import numpy as np
 from scipy.optimize import linprog
 from scipy.sparse import csr_array, hstack
 
-from glauber.errors import GlauberError
 from glauber.exact.blocks.dynamics import block_operator
 from glauber.exact.blocks.masks import Block, Masks
 from glauber.exact.space import Floats, Integers, Space, check_positive, over_block
+from glauber.foundation.errors import GlauberError
 
 __all__ = ["BestMasks", "best_masks"]
 

@@ -38,7 +38,6 @@ from scipy.optimize import linprog, minimize
 from scipy.sparse import csr_array, hstack, vstack
 from scipy.sparse.linalg import aslinearoperator
 
-from glauber.errors import GlauberError
 from glauber.exact.blocks.dynamics import (
     Gap,
     block_chain,
@@ -48,6 +47,7 @@ from glauber.exact.blocks.dynamics import (
 )
 from glauber.exact.blocks.masks import Masks
 from glauber.exact.space import Floats, Integers, Space, check_positive
+from glauber.foundation.errors import GlauberError
 
 __all__ = [
     "Constant",

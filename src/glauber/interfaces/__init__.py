@@ -1,0 +1,1 @@
+"""The command line, pages, plots, and other doors to the studies."""

@@ -1,0 +1,1 @@
+"""Pages: results, runs and the modules that every page loads (web/)."""

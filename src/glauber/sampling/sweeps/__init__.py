@@ -1,0 +1,31 @@
+"""Many cells of a grid: in one process, in several, or on a Ray cluster, to the same bits.
+
+    glauber.sweeps.sample(out="sweep", temperatures=[0.5, 1, 2], lengths=[10, 20])
+    glauber.sweeps.status("sweep")
+    glauber.sweeps.resume("sweep", on="processes")
+
+Every question is a function here, and the same function is a command: `glauber sweep status`.
+"""
+
+from typing import Any
+
+# Every study and the module that answers it.
+STUDIES = {
+    "sample": "sampling.sweeps.cells",
+    "status": "sampling.sweeps.cells",
+    "resume": "sampling.sweeps.cells",
+}
+__all__ = sorted(STUDIES)
+
+
+def __getattr__(name: str) -> Any:
+    """Import a study when it is used."""
+    from importlib import import_module
+
+    if name not in STUDIES:
+        raise AttributeError(f"module 'glauber.sweeps' has no attribute {name!r}")
+    return getattr(import_module(f"glauber.{STUDIES[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "STUDIES"]

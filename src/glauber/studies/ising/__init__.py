@@ -1,0 +1,38 @@
+"""Studies of Ising models small enough to know everything about them.
+
+    glauber.ising.race(couplings=[0.5, 2])             # steps from one mode to the other, exactly
+    glauber.ising.fit(k=2, samples=50_000)             # learn a model from masked samples
+    glauber.ising.covariance(coupling=0.3).frame()     # how well every k can do
+
+Every study is a function here, and the same function is a command: `glauber ising race --help`.
+"""
+
+from typing import Any
+
+# Every study and its module.
+STUDIES = {
+    "fit": "studies.ising.fitting",
+    "covariance": "studies.ising.efficiency",
+    "errors": "studies.ising.error_curves",
+    "bound": "studies.ising.finite_sample_bound",
+    "gap": "studies.ising.block_gaps",
+    "race": "studies.ising.mode_race",
+    "separation": "studies.ising.sampler_separation",
+}
+__all__ = sorted(STUDIES)
+
+
+def __getattr__(name: str) -> Any:
+    """Imports a study when it is first used."""
+    from difflib import get_close_matches
+    from importlib import import_module
+
+    if name not in STUDIES:
+        near = get_close_matches(name, STUDIES, n=1)
+        hint = f"; did you mean {near[0]!r}?" if near else ""
+        raise AttributeError(f"module 'glauber.ising' has no attribute {name!r}{hint}")
+    return getattr(import_module(f"glauber.{STUDIES[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "STUDIES"]
