@@ -31,7 +31,7 @@ ARROWS = {
     "exact": {"models", "texts"},  # texts for the study that reads them
     "translation": {"models", "texts", "dynamics"},
     "studies/compatibility": BELOW | {"exact"},
-    "studies/mixing": BELOW,
+    "studies/mixing": BELOW | {"exact"},
     "studies/metastability": BELOW,
     "studies/decoding": BELOW | {"exact"},
     "studies/landscape": BELOW

@@ -171,3 +171,11 @@ def test_a_state_is_asked_about_once(monkeypatch):
     for one, other in zip(remembered, plain, strict=True):
         for name, left, right in zip(one._fields, one, other, strict=True):
             assert torch.equal(left, right), name
+
+
+def test_a_scan_with_too_few_numbers_is_refused():
+    """Each site of a step needs a random number of its own to be filled by."""
+    pair = scans.block(2)._replace(name="pair", n_numbers=lambda length: 1)
+    state = start(torch.zeros(1, 4, dtype=torch.int64), torch.ones(1, 4, dtype=torch.bool))
+    with pytest.raises(GlauberError, match="the scan pair has 1 random numbers for a step"):
+        glauber(Table.random(3, 4, seed=0), scan=pair).draw(torch.tensor(0), state)

@@ -29,6 +29,20 @@ class Own:
         return found if candidates is None else found.gather(-1, candidates)
 
 
+def test_a_signature_tells_starts_apart(tiny_folder, texts, tmp_path):
+    """Texts, their number and their frozen sites; not where the run is stored."""
+    options = dict(steps=2, chains=2, length=5)
+    run = glauber.sample(str(tiny_folder), texts[:2], out=tmp_path / "r", **options)
+    assert glauber.Run(run.folder).signature == run.signature
+    assert glauber.sample(str(tiny_folder), texts[:2], **options).signature == run.signature
+    others = [
+        glauber.sample(str(tiny_folder), texts[1:3], **options),
+        glauber.sample(str(tiny_folder), texts[:2], freeze=[0], **options),
+        glauber.sample(str(tiny_folder), texts[:2], **(options | {"seed": 1})),
+    ]
+    assert len({run.signature, *(other.signature for other in others)}) == 4
+
+
 def test_temperatures_of_each_chain(tiny_folder, texts, tmp_path):
     """A chain at its own temperature is the chain of a run at that temperature."""
     heats = [0.3, 1.0, 2.0]

@@ -55,7 +55,13 @@ def glauber(
 
     def draw(seed: Tensor, state: State) -> Noise:
         """The noise of the next step of each chain; seed is one number or one per chain."""
-        slots = torch.arange(scan.n_numbers(state.tokens.shape[1]), device=state.step.device)
+        numbers, length = scan.n_numbers(state.tokens.shape[1]), state.tokens.shape[1]
+        if numbers < (length if scan.size is None else scan.size):
+            raise GlauberError(
+                f"the scan {scan.name} has {numbers} random numbers for a step, but its sites need "
+                "one each: raise its n_numbers."
+            )
+        slots = torch.arange(numbers, device=state.step.device)
         order, fills = random_bits(
             seed.reshape(-1, 1), state.chain[:, None], state.step[:, None], slots[None, :]
         )

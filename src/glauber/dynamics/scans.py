@@ -36,7 +36,8 @@ class Scan(NamedTuple):
     choose: Callable[[Conditionals, State, Tensor], Tensor]
     sentence: str  # for a section on methods: "one site a step, chosen uniformly"
     words: str  # for readers, as the object of "a step hides": "one token, picked at random,"
-    n_numbers: Callable[[int], int] = lambda length: 1  # random numbers for a chain of that length
+    # random numbers of a step for a chain of that length: at least one for each site of the step
+    n_numbers: Callable[[int], int] = lambda length: 1
     size: int | None = 1  # sites of a step; None: every free one
     within: Within = "sequential"  # how the sites of a step relate, unless the user says
     is_random_scan: bool = False  # every step redraws one free site, each equally likely

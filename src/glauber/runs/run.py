@@ -4,6 +4,7 @@ Events are stored by position, the special tokens included. People count sites f
 special tokens and prefix: `run.first_site` is the position of that site 0.
 """
 
+import hashlib
 from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
 from itertools import count
@@ -118,8 +119,16 @@ class Run(Result):
 
     @property
     def signature(self) -> str:  # type: ignore[override]
-        """One line that says how the run was made."""
-        return self.spec.signature
+        """One line that identifies the run: its spec, and its starts by their digest."""
+        return f"{self.spec.signature}|starts:{self._starts}"
+
+    @cached_property
+    def _starts(self) -> str:
+        """Digest of the starting tokens and the free sites."""
+        digest = hashlib.blake2b(digest_size=6)
+        for rows in (self.tokens(0).astype("<i8"), self.free):
+            digest.update(np.ascontiguousarray(rows).tobytes())
+        return digest.hexdigest()
 
     @property
     def finished(self) -> bool:

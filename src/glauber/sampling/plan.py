@@ -324,9 +324,7 @@ def _check_plan(planned: Plan) -> None:
     if planned.constraints:
         _check_constraints(planned)
     if int(planned.free.sum(dim=1).min()) < fewest:
-        raise GlauberError(
-            f"a block of {fewest} sites needs texts with at least {fewest} free sites."
-        )
+        raise GlauberError(f"the scan {spec.scan} needs texts with at least {fewest} free sites.")
     check_chains(spec.chains, planned.tokens.shape[1])
 
 

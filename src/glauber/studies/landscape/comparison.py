@@ -28,7 +28,6 @@ from glauber.models.weights import reachable
 from glauber.runs.embedding import TOKENS
 from glauber.runs.run import Run
 from glauber.runs.snapshots import snapshots
-from glauber.runs.spec import signature
 from glauber.sampling.sample import sample
 from glauber.studies.compatibility.entropy_production import EntropyProduction, entropy_production
 from glauber.studies.compatibility.rectangles import TOP
@@ -296,7 +295,7 @@ def _with_run(row: ModelRow, model: Model, run: Run, settings: ComparisonSetting
         changed_by_chain=changed,
         traps=_traps(model, run, settings.shortest),
         texts=tuple(run.text(chain) for chain in range(min(EXAMPLES, run.n_chains))),
-        signature=signature(run.spec),
+        signature=run.signature,
         notes=(),
     )
     texts = snapshots(run, every=settings.every)
