@@ -483,10 +483,10 @@ def test_a_potential_knows_what_a_site_allows(tiny_folder):
 
 def test_a_model_under_constraints_answers_studies():
     model = glauber.constrain(JOINT, allow="2:0|1", max_changes=1, start=START)
-    held = glauber.margins(model, "2101")  # the budget is spent at site 0
-    assert np.isinf(held.gaps).tolist() == [False, True, True, True]
-    assert held.leaving.tolist()[1:] == [0, 0, 0] and held.leaving[0] > 0
-    assert held.to_dict()["mean_gap"]["value"] == pytest.approx(held.gaps[0])
+    study = glauber.margins(model, "2101")  # the budget is spent at site 0
+    assert np.isinf(study.margins.gaps).tolist() == [False, True, True, True]
+    assert study.margins.leaving.tolist()[1:] == [0, 0, 0] and study.margins.leaving[0] > 0
+    assert study.to_dict()["mean_gap"]["value"] == pytest.approx(study.margins.gaps[0])
     met = glauber.couple(model, ["0101", "2101"], pairs=4, steps=300)
     assert not np.isnan(met.times).any()
     for study, how in (("influence", {}), ("rectangles", dict(count=2, length=4))):

@@ -112,6 +112,7 @@ ANSWERS: dict[str, Call] = {
         at.model, ONE, hide=3, correct=(0, 1), chains=4
     ),
     "mutate": lambda at: glauber.mutate(at.model, ONE, ["S1K", "S1K:R2Y"], orders=4),
+    "scan_mutations": lambda at: glauber.scan_mutations(at.model, ONE),
     "design": lambda at: glauber.design(
         at.model, ONE, free="3-6", omit="C", max_mutations=2, designs=3, temperature=3.0
     ),

@@ -185,7 +185,7 @@ def test_a_model_without_a_name_has_one():
 
 def test_models_lists_what_is_there(tiny_folder):
     found = glauber.models()
-    assert [row["name"] for row in found.rows] == ["bundled:english"] and "bert" in str(found)
+    assert [row["name"] for row in found.models] == ["bundled:english"] and "bert" in str(found)
     (row,) = glauber.models(str(tiny_folder)).to_dict()["models"]
     assert row["vocabulary"] == len(conftest.VOCABULARY) and row["forward"] == "described"
     assert row["proposable"] == row["vocabulary"] - 7

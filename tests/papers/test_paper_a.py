@@ -434,9 +434,9 @@ def test_the_claims_of_a_catalogue(tiny_folder):
     firm = [trap for trap in found.traps if trap.perfect]
     assert vacuous.quantity.value == np.mean([trap.margins.escape_bound >= 1 for trap in firm])
     left = [trap for trap in found.traps if trap.escape]
-    at = np.mean([trap.escape.site == trap.weakest for trap in left])
+    at = np.mean([trap.escape.site == trap.weakest.site for trap in left])
     assert weakest.quantity.value == pytest.approx(at)
-    assert gaps.quantity.value == pytest.approx(found.summary().gap_difference.value)
+    assert gaps.quantity.value == pytest.approx(found.ranks.difference.value)
     words = [claim.verdict.word for claim in claims_of(replace(found, traps=()))]
     assert set(words[2:]) == {"cannot tell"} and words[0] == "cannot tell"
 

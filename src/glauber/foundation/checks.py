@@ -10,9 +10,19 @@ value and raises a `GlauberError`.
 import difflib
 import math
 import typing
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from glauber.foundation.errors import GlauberError
+
+
+def items_of(name: str, value: object) -> Iterable[object]:
+    """The items of a list, or the value itself; an empty list is refused."""
+    if not isinstance(value, list | tuple):
+        return (value,)
+    if not value:
+        raise GlauberError(f"{name} is empty, but it needs at least one number.")
+    return value
 
 
 @dataclass(frozen=True)
@@ -23,7 +33,7 @@ class Whole:
     high: int = 10**9
 
     def __call__(self, name: str, value: object) -> None:
-        for number in value if isinstance(value, list | tuple) and value else (value,):
+        for number in items_of(name, value):
             if isinstance(number, bool) or not isinstance(number, int):
                 raise GlauberError(f"{name} is {number!r:.60}, but it must be a whole number.")
             if number < self.low:
@@ -43,7 +53,7 @@ class Real:
     above: bool = False
 
     def __call__(self, name: str, value: object) -> None:
-        for number in value if isinstance(value, list | tuple) and value else (value,):
+        for number in items_of(name, value):
             if isinstance(number, bool) or not isinstance(number, int | float):
                 raise GlauberError(f"{name} is {number!r:.60}, but it must be a number.")
             below = number <= self.low if self.above else number < self.low

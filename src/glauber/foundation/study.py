@@ -19,6 +19,7 @@ from contextvars import ContextVar
 from importlib import import_module
 from operator import attrgetter
 from pathlib import Path
+from types import UnionType
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NamedTuple, ParamSpec, TypeVar
 
 from glauber.foundation.call import Call, call_of, current_call, recording
@@ -236,6 +237,10 @@ def study(function: Callable[Params, Answer]) -> Callable[Params, Answer]:
         }
         return {name: list(_checks_of(hint)) for name, hint in annotations.items()}
 
+    def may_be_none(parameter: str) -> bool:
+        kind = parameter_types(function)[parameter]
+        return signature.parameters[parameter].default is None or type(None) in _members(kind)
+
     @functools.wraps(function)
     def call(*args: Params.args, **kwargs: Params.kwargs) -> Answer:
         for keyword in kwargs:
@@ -247,8 +252,11 @@ def study(function: Callable[Params, Answer]) -> Callable[Params, Answer]:
         bound = signature.bind(*args, **kwargs)
         for parameter, value in bound.arguments.items():
             check_characters(parameter, value)
+            spoken_name = parameter.replace("_", " ")
+            if value is None and checks()[parameter] and not may_be_none(parameter):
+                raise GlauberError(f"{spoken_name} is missing.")
             for check in checks()[parameter] if value is not None else ():
-                check(parameter.replace("_", " "), value)
+                check(spoken_name, value)
         skipped = _skipped.get()
         inside = _skipped.set([])
         this = call_of(name, bound)
@@ -294,6 +302,24 @@ def flat_signature(function: Callable[..., Any]) -> inspect.Signature:
             for name, default in defaults_of(options).items()
         ]
     return signature.replace(parameters=parameters)
+
+
+def parameter_types(function: Callable[..., Any]) -> dict[str, Any]:
+    """The types of a study's parameters, also of those that come as `**where: Unpack[Where]`."""
+    hints = typing.get_type_hints(function)
+    types = {
+        name: hints.get(name, parameter.annotation)
+        for name, parameter in flat_signature(function).parameters.items()
+    }
+    return {
+        name: typing.get_args(kind)[0] if typing.get_origin(kind) is Annotated else kind
+        for name, kind in types.items()
+    }
+
+
+def _members(kind: Any) -> tuple[Any, ...]:
+    """The members of a union."""
+    return typing.get_args(kind) if typing.get_origin(kind) in (typing.Union, UnionType) else ()
 
 
 @dataclasses.dataclass(frozen=True)

@@ -110,7 +110,7 @@ def test_the_answer(tiny_folder, texts):
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        (dict(lengths=[]), "the grid is empty: no length"),
+        (dict(lengths=[]), "lengths is empty"),
         (dict(temperatures=[]), "the grid is empty: no temperature"),
         (dict(steps=0), "steps is 0"),
         (dict(sweeps=0), "sweeps is 0"),

@@ -71,7 +71,7 @@ def check_sapiens(name, wheels, tmp_path):
         ours = model.scores(tokens, site.view(1, 1))[0, 0]
         # The rounding of float32 in sums of another order.
         torch.testing.assert_close(ours, plain_roberta(stored, hidden)[site], rtol=1e-5, atol=1e-5)
-    assert name in [row["name"] for row in glauber.models().rows]
+    assert name in [row["name"] for row in glauber.models().models]
 
 
 @pytest.mark.weights

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 
@@ -23,7 +23,7 @@ from glauber.foundation.json_text import has_type
 from glauber.foundation.parameters import Freeze, Seed, Texts
 from glauber.foundation.progress import counter, say, track
 from glauber.foundation.study import Result as Answer
-from glauber.foundation.study import internal, reported, signature, study
+from glauber.foundation.study import internal, parameter_types, reported, signature, study
 from glauber.models.load import load
 from glauber.runs.log import bytes_needed
 from glauber.runs.run import Run
@@ -135,7 +135,7 @@ def _call(folder: Path, sweep: Sweep) -> tuple[Callable[..., Answer], dict[str, 
     name = "sample" if sweep.study == STUDY else sweep.study
     public = {name for group in glauber.STUDIES.values() for name in group}
     function = sample if sweep.study == STUDY else name in public and getattr(glauber, name)
-    types = get_type_hints(function) if function else {}
+    types = parameter_types(function) if function else {}
     if not function or not types.keys() >= set(PLACE):
         raise GlauberError(f"{folder} is a sweep of {sweep.study!r:.80}, which is not known here.")
     arguments = sweep.arguments | {f"{axis}s": values for axis, values in sweep.axes.items()}
