@@ -33,8 +33,13 @@ PAPERS: dict[str, dict[str, Any]] = {
     "sana2026mixing": {
         "title": "Mixing Times of Glauber Dynamics on Masked Language Models",
         "author": (
-            "Suvadip Sana", "Sami Wolf", "Neer Mehta", "Alina Shah", "Aitzaz Shaikh",
-            "Janna Goodman", "Lionel Levine",
+            "Suvadip Sana",
+            "Sami Wolf",
+            "Neer Mehta",
+            "Alina Shah",
+            "Aitzaz Shaikh",
+            "Janna Goodman",
+            "Lionel Levine",
         ),
         "year": 2026,
         "eprint": "2605.16378",
@@ -43,14 +48,20 @@ PAPERS: dict[str, dict[str, Any]] = {
         "title": "Promises and Pitfalls of Generative Masked Language Modeling: Theoretical "
         "Framework and Practical Guidelines",
         "author": (
-            "Yuchen Li", "Alexandre Kirchmeyer", "Aashay Mehta", "Yilong Qin", "Boris Dadachev",
-            "Kishore Papineni", "Sanjiv Kumar", "Andrej Risteski",
+            "Yuchen Li",
+            "Alexandre Kirchmeyer",
+            "Aashay Mehta",
+            "Yilong Qin",
+            "Boris Dadachev",
+            "Kishore Papineni",
+            "Sanjiv Kumar",
+            "Andrej Risteski",
         ),
         "year": 2024,
         "eprint": "2407.21046",
         "booktitle": "International Conference on Machine Learning (ICML)",
     },
-}  # fmt: skip
+}
 
 
 @study

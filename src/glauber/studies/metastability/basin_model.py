@@ -137,9 +137,13 @@ def _figures(
 
 
 def _notes(
-    model: StateModel, sets: MetastableSets, slow: Estimates, check: ChapmanKolmogorov | None,
-    n_chains: int, n_chains_in: NDArray[np.int64],
-) -> tuple[str, ...]:  # fmt: skip
+    model: StateModel,
+    sets: MetastableSets,
+    slow: Estimates,
+    check: ChapmanKolmogorov | None,
+    n_chains: int,
+    n_chains_in: NDArray[np.int64],
+) -> tuple[str, ...]:
     """What a reader must know before believing the figures."""
     notes = [sets.note]
     if model.share < MOSTLY:

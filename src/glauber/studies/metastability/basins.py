@@ -115,35 +115,45 @@ class Basins(BasinModel, Result):
     signature: str
 
     def to_dict(self) -> Record:
-        return plain({
-            "run": self.snapshots.run.name,
-            "chains": self.snapshots.n_chains,
-            "every": self.snapshots.every,
-            "embedder": self.embedder,
-            "clusters": self.n_clusters,
-            "lag": self.model.lag_steps,
-            "states": len(self.model.states),
-            "connected_share": self.model.share,
-            "basins": [self._basin(k) for k in range(self.n_basins)],
-            "timescales": self.slow.at(slice(TIMESCALES)),
-            "implied_timescales": {
-                "lags": self.timescales.lags, **plain(self.timescales.steps)
-            },
-            "passage_times": self.passages,
-            "transitions": [
-                {
-                    "source": t.source, "target": t.target, "flux": t.flux, "kind": t.kind,
-                    "paths": [{"basins": p.basins, "share": p.share} for p in t.paths],
-                }
-                for t in self.transitions
-            ],
-            "chapman_kolmogorov": None if self.check is None else {
-                **plain(self.check), "holds": self.check.holds, "worst": self.check.worst,
-                "unseen": self.check.unseen,
-            },
-            "notes": self.notes,
-            "signature": self.signature,
-        })  # fmt: skip
+        return plain(
+            {
+                "run": self.snapshots.run.name,
+                "chains": self.snapshots.n_chains,
+                "every": self.snapshots.every,
+                "embedder": self.embedder,
+                "clusters": self.n_clusters,
+                "lag": self.model.lag_steps,
+                "states": len(self.model.states),
+                "connected_share": self.model.share,
+                "basins": [self._basin(k) for k in range(self.n_basins)],
+                "timescales": self.slow.at(slice(TIMESCALES)),
+                "implied_timescales": {
+                    "lags": self.timescales.lags,
+                    **plain(self.timescales.steps),
+                },
+                "passage_times": self.passages,
+                "transitions": [
+                    {
+                        "source": t.source,
+                        "target": t.target,
+                        "flux": t.flux,
+                        "kind": t.kind,
+                        "paths": [{"basins": p.basins, "share": p.share} for p in t.paths],
+                    }
+                    for t in self.transitions
+                ],
+                "chapman_kolmogorov": None
+                if self.check is None
+                else {
+                    **plain(self.check),
+                    "holds": self.check.holds,
+                    "worst": self.check.worst,
+                    "unseen": self.check.unseen,
+                },
+                "notes": self.notes,
+                "signature": self.signature,
+            }
+        )
 
     def _basin(self, k: int) -> Record:
         """One basin: its words, and its share of the connected part."""

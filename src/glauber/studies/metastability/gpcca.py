@@ -116,9 +116,14 @@ def _maximise(vectors: Floats, transform: Floats) -> Floats | None:
         gradient = 2 * transform / transform[0]
         gradient[0] = 2 - (transform**2).sum(axis=0) / transform[0] ** 2
         corner = linprog(
-            -gradient.ravel(), A_ub=-memberships, b_ub=np.zeros(len(memberships)),
-            A_eq=row_sums, b_eq=first, bounds=(None, None), method="highs-ds",
-        )  # fmt: skip
+            -gradient.ravel(),
+            A_ub=-memberships,
+            b_ub=np.zeros(len(memberships)),
+            A_eq=row_sums,
+            b_eq=first,
+            bounds=(None, None),
+            method="highs-ds",
+        )
         if not corner.success:  # numbers too far apart for the solver
             return transform
         following = corner.x.reshape(number, number)

@@ -82,9 +82,7 @@ def transition_counts(labels: Labels, lag: int) -> Floats:
     """How often each chain goes from i to j in the lag: (chains, states, states)."""
     count = deeptime().markov.tools.estimation.count_matrix
     size = int(labels.max()) + 1
-    rows = [
-        count(row, lag, sliding=True, sparse_return=False, nstates=size) for row in labels
-    ]  # fmt: skip
+    rows = [count(row, lag, sliding=True, sparse_return=False, nstates=size) for row in labels]
     return np.stack(rows).astype(np.float64)
 
 
@@ -241,9 +239,11 @@ def chapman_kolmogorov(
     compared = len(multiples) * int((pairs & ~np.eye(len(enough), dtype=bool)).sum())
     alone = jackknife(lambda weights: both(weights)[:2], len(labels), scale="logit")
     together = jackknife(
-        lambda weights: both(weights)[2], len(labels), bounds=(-1.0, 1.0),
+        lambda weights: both(weights)[2],
+        len(labels),
+        bounds=(-1.0, 1.0),
         comparisons=max(1, compared),
-    )  # fmt: skip
+    )
     predicted, counted = (alone.at(place).where(pairs) for place in range(2))
     return ChapmanKolmogorov(multiples, predicted, counted, together.where(pairs))
 

@@ -627,8 +627,11 @@ class TrapSearch:
         vectors = chosen.vectors(texts)
         episodes = rolling_episodes(vectors, window=window, stride=stride, threshold=threshold)
         settings = {
-            "window": window, "stride": stride, "threshold": threshold, "shortest": shortest
-        }  # fmt: skip
+            "window": window,
+            "stride": stride,
+            "threshold": threshold,
+            "shortest": shortest,
+        }
         traps = self._list_traps("rolling", settings, episodes, reach)
         return replace(traps, distance=chosen.description)
 
