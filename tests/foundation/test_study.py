@@ -82,6 +82,8 @@ def measure_it(
         (dict(count=11), "count is 11, but more than 10 is not possible"),
         (dict(count=2.5), "count is 2.5, but it must be a whole number"),
         (dict(count=True), "count is True, but it must be a whole number"),
+        (dict(count=[5]), "count is a list, but it must be a single value"),
+        (dict(weights=[1.0, 0.0]), "weights is 0, but it must be above 0 and finite"),
         (dict(weights=(1.0, 0.0)), "weights is 0, but it must be above 0 and finite"),
         (dict(weights=(float("nan"),)), "weights is nan"),
         (dict(part=1.5), "part is 1.5, but it must be at least 0 and at most 1"),

@@ -241,6 +241,11 @@ def study(function: Callable[Params, Answer]) -> Callable[Params, Answer]:
         kind = parameter_types(function)[parameter]
         return signature.parameters[parameter].default is None or type(None) in _members(kind)
 
+    def takes_list(parameter: str) -> bool:
+        kind = parameter_types(function)[parameter]
+        origins = [typing.get_origin(member) or member for member in (kind, *_members(kind))]
+        return any(isinstance(origin, type) and issubclass(origin, Sequence) for origin in origins)
+
     @functools.wraps(function)
     def call(*args: Params.args, **kwargs: Params.kwargs) -> Answer:
         for keyword in kwargs:
@@ -252,11 +257,13 @@ def study(function: Callable[Params, Answer]) -> Callable[Params, Answer]:
         bound = signature.bind(*args, **kwargs)
         for parameter, value in bound.arguments.items():
             check_characters(parameter, value)
-            spoken_name = parameter.replace("_", " ")
+            label = parameter.replace("_", " ")
             if value is None and checks()[parameter] and not may_be_none(parameter):
-                raise GlauberError(f"{spoken_name} is missing.")
+                raise GlauberError(f"{label} is missing.")
+            if isinstance(value, list) and checks()[parameter] and not takes_list(parameter):
+                raise GlauberError(f"{label} is a list, but it must be a single value.")
             for check in checks()[parameter] if value is not None else ():
-                check(spoken_name, value)
+                check(label, value)
         skipped = _skipped.get()
         inside = _skipped.set([])
         this = call_of(name, bound)
