@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test test-browser check bench docs tutorials format clean
+.PHONY: demo test test-browser test-cuda check bench docs tutorials format clean
 
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -21,6 +21,10 @@ test: $(READY)
 # The explorer in a real browser. Chromium comes from the system (Debian: apt-get install chromium).
 test-browser: $(READY)
 	$(BIN)/python -m pytest -m browser tests/interfaces tests/test_site.py
+
+# On a machine with an NVIDIA GPU: the same answers as on the CPU.
+test-cuda: $(READY)
+	$(BIN)/python -m pytest -m cuda tests/cuda
 
 check: $(READY)
 	$(BIN)/ruff check .

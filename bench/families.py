@@ -15,6 +15,7 @@ import json
 import os
 import platform
 import warnings
+from collections import Counter
 from collections.abc import Callable, Iterator
 from itertools import islice
 from pathlib import Path
@@ -292,13 +293,42 @@ def _free() -> None:
         torch.cuda.empty_cache()
 
 
+def profile_passes() -> None:
+    """Where the time of a pass goes, by the profiler."""
+    kinds = {
+        "attention": ("attention",), "norms": ("add_and_norm", "layer_norm"),
+        "activation": ("activate", "gelu"),
+        "products": ("gemm", "nvjet", "cutlass", "xmma", "cublas"),
+    }  # fmt: skip
+    for name, family in FAMILIES.items():
+        model = MaskedLM(*built(family, "cuda"))
+        for n_chains, length in ((1024, 20), (256, 128)):
+            loop = ours(model, starting(model, n_chains, length))
+            list(islice(loop, 3))
+            torch.cuda.synchronize()
+            activities = [torch.profiler.ProfilerActivity.CUDA]
+            with torch.profiler.profile(activities=activities) as profile:
+                list(islice(loop, 5))
+                torch.cuda.synchronize()
+            spent: Counter[str] = Counter()
+            for event in profile.key_averages():
+                named = (k for k, parts in kinds.items() if any(p in event.key for p in parts))
+                spent[next(named, "rest")] += event.self_device_time_total / 5e3
+            listed = ", ".join(f"{kind} {value:.2f}" for kind, value in spent.most_common())
+            print(f"        {name} {n_chains} x {length}, ms a step: {listed}", flush=True)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--seconds", type=float, default=1.0, help="of a line, about")
     parser.add_argument("--json", type=Path)
     parser.add_argument("--only", help="the shapes whose name contains this")
+    parser.add_argument("--profile", action="store_true", help="where the time of a pass goes")
     args = parser.parse_args()
+    if args.profile:
+        profile_passes()
+        return
     cpu = args.device == "cpu"
     machine = f"{torch.get_num_threads()} threads" if cpu else torch.cuda.get_device_name()
     processor, load = platform.processor() or platform.machine(), os.getloadavg()[0]
