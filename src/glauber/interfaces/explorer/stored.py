@@ -28,8 +28,6 @@ from glauber.foundation.study import counted, one_of
 from glauber.interfaces.explorer.conditional import Moment, Shown, Source
 from glauber.interfaces.explorer.models import Models, Turns
 from glauber.interfaces.explorer.questions import Answer, Workers
-from glauber.interfaces.report.report import read_texts, what_a_trap_is
-from glauber.interfaces.report.watch import basin_bands, found_bands, topic_bands, trap_bands
 from glauber.models.base import PAD, Conditionals, Model
 from glauber.models.vocabulary import Text
 from glauber.runs.curves import POINTS, curves
@@ -40,9 +38,6 @@ from glauber.runs.run import Run
 from glauber.runs.snapshots import Snapshots
 from glauber.runs.spec import spec_digest
 from glauber.sampling.reopened import COARSE, DrawnFrom, drawn_from
-from glauber.studies.landscape.scorers import scorer_for, topic_scores
-from glauber.studies.metastability.basins import basins
-from glauber.studies.metastability.traps import check_kernel, default_traps
 
 EVENTS = 100_000  # of one film, at most
 READ_EVENTS = 4_000_000  # that are read for one film, at most
@@ -364,6 +359,10 @@ class Bands:
             return _bands("failed", f"{type(error).__name__}: {reason}.")
 
     def _traps(self, run: Run, closed: Callable[[], bool]) -> Answer:
+        from glauber.interfaces.report.report import what_a_trap_is
+        from glauber.interfaces.report.watch import found_bands, trap_bands
+        from glauber.studies.metastability.traps import check_kernel, default_traps
+
         try:
             check_kernel(run.spec)
         except GlauberError as error:
@@ -382,6 +381,9 @@ class Bands:
         return found_bands(trap_bands(run, catalogue), " ".join([*notes, *drawn.notes]))
 
     def _basins(self, run: Run) -> Answer:
+        from glauber.interfaces.report.watch import basin_bands, found_bands
+        from glauber.studies.metastability.basins import basins
+
         snapshots, embedder, _ = self._read(run)
         if isinstance(snapshots, str):
             return _bands("none", snapshots)
@@ -393,6 +395,9 @@ class Bands:
         return found_bands(basin_bands(result), note)
 
     def _topics(self, run: Run) -> Answer:
+        from glauber.interfaces.report.watch import found_bands, topic_bands
+        from glauber.studies.landscape.scorers import scorer_for, topic_scores
+
         snapshots, embedder, missing = self._read(run)
         if missing or isinstance(snapshots, str):
             return _bands("none", missing or str(snapshots))
@@ -405,6 +410,8 @@ class Bands:
 
     def _read(self, run: Run) -> tuple[Snapshots | str, Embedder, str]:
         """Snapshots of the run and what embeds them, as a report reads them; read once."""
+        from glauber.interfaces.report.report import read_texts
+
         if self._texts is None or self._texts[0] is not run:
             self._texts = run, read_texts(run, self._embedder, self._device, self._trusted)
         return self._texts[1]
