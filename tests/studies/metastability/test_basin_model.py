@@ -10,9 +10,13 @@ from scipy.stats import binom
 from glauber.exact import committor, mean_passage_between, stationary, transition_matrix
 from glauber.foundation.errors import GlauberError
 from glauber.foundation.statistics import jackknife
-from glauber.studies.metastability.basin_model import basin_model
+from glauber.studies.metastability.basin_model import (
+    basin_model,
+    metastable_sets,
+    passage_times,
+    transition,
+)
 from glauber.studies.metastability.clusters import cluster
-from glauber.studies.metastability.metastable_sets import metastable_sets, passage_times, transition
 from glauber.studies.metastability.state_model import (
     StateModel,
     chapman_kolmogorov,
