@@ -9,7 +9,7 @@ import torch
 import transformers
 
 from bench.families import FAMILIES, built, ours, starting, tokenizer_of
-from glauber.dynamics.cuda import replayed
+from glauber.dynamics.cuda import graph_kernel
 from glauber.dynamics.glauber import glauber
 from glauber.dynamics.kernel import run, start
 from glauber.foundation.errors import GlauberWarning
@@ -193,7 +193,7 @@ def recorded() -> None:
             warnings.simplefilter("error", GlauberWarning)
             ends = [
                 list(run(kernel, begun, 40, seed=1))[-1][0].tokens
-                for kernel in (glauber(laws), replayed(glauber(laws)))
+                for kernel in (glauber(laws), graph_kernel(glauber(laws)))
             ]
         check(f"{name}: tokens that differ when recorded", int((ends[0] != ends[1]).sum()), 0)
 
@@ -229,7 +229,7 @@ def refused() -> None:
     plain = list(run(glauber(Asking()), begun, 30, seed=1))[-1][0].tokens
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
-        steps = list(run(replayed(glauber(Asking())), begun, 30, seed=1))
+        steps = list(run(graph_kernel(glauber(Asking())), begun, 30, seed=1))
     check("tokens that differ when refused", int((steps[-1][0].tokens != plain).sum()), 0)
     check("notes but one", abs(len(said) - 1), 0)
     print(f"        {said[0].message if said else None}")

@@ -11,12 +11,12 @@ import torch
 from bench import check_constraints, check_writing
 from bench import check_families as of
 from bench.check_families import check, failed
-from glauber.dynamics.cuda import multi_step, replayed
+from glauber.dynamics.cuda import graph_kernel, multi_step
 from glauber.dynamics.draws import _by_sorting, inverse_cdf_cuda
 from glauber.dynamics.glauber import glauber
 from glauber.dynamics.kernel import run, start
 from glauber.dynamics.noise import random_bits, uniform
-from glauber.dynamics.remembered import memoised
+from glauber.dynamics.remembered import run_memoised
 from glauber.models.base import Restricted, log_probs
 from glauber.models.masked_lm import MaskedLM
 from glauber.models.table import Table
@@ -93,7 +93,7 @@ def graphs() -> None:
     tokens, free = model.vocabulary.encode(texts)
     begun = start(tokens, free, device="cuda")
     ends = []
-    for kernel in (glauber(conditionals), replayed(glauber(conditionals))):
+    for kernel in (glauber(conditionals), graph_kernel(glauber(conditionals))):
         for state, _ in run(kernel, begun, 300, seed=1):
             last = state
         ends.append(last)
@@ -114,7 +114,7 @@ def remembered() -> None:
     ends = []
     for steps in (
         run(glauber(table), begun, 300, seed=1),
-        memoised(glauber(table), begun, 300, seed=1),
+        run_memoised(glauber(table), begun, 300, seed=1),
     ):
         for state, _ in steps:
             last = state

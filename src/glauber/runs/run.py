@@ -224,7 +224,7 @@ class Run(Result):
 
     def text(self, chain: int = 0, step: int | None = None) -> str:
         """The text of one chain after that many steps (default: the last)."""
-        return self.spelled(self.tokens(step)[self.check_chain(chain)])
+        return self.decode(self.tokens(step)[self.check_chain(chain)])
 
     def texts(self, *, every: int) -> list[list[str]]:
         """The texts of each chain at step 0, every, 2 every, …"""
@@ -232,7 +232,7 @@ class Run(Result):
         snapshots = [[decode(row) for row in tokens] for _, tokens in self.states(every)]
         return [list(chain) for chain in zip(*snapshots, strict=True)]
 
-    def spelled(self, tokens: Iterable[int]) -> str:
+    def decode(self, tokens: Iterable[int]) -> str:
         """One row of this run's tokens as text."""
         return self.vocabulary.decode(tokens)
 
@@ -243,7 +243,7 @@ class Run(Result):
         def decode(row: NDArray[Any]) -> str:
             key = row.tobytes()
             if key not in texts:
-                texts[key] = self.spelled(row)
+                texts[key] = self.decode(row)
             return texts[key]
 
         return decode
@@ -274,7 +274,7 @@ class Run(Result):
             "temperatures": plain(self.temperatures),
             "changed": self.share_changed,
             "acceptance": self.acceptance,
-            "texts": [self.spelled(row) for row in self.tokens()],
+            "texts": [self.decode(row) for row in self.tokens()],
         }
 
     def lines(self) -> Iterable[str]:
@@ -283,8 +283,8 @@ class Run(Result):
         several = len(set(self.spec.temperatures)) > 1
         for chain in range(min(self.n_chains, SHOWN)):
             yield f"chain {chain}" + (f" at {self.temperatures[chain]:g}" if several else "")
-            yield f"  began  {self.spelled(first[chain])}"
-            yield f"  now    {self.spelled(last[chain])}"
+            yield f"  began  {self.decode(first[chain])}"
+            yield f"  now    {self.decode(last[chain])}"
         if self.n_chains > SHOWN:
             yield f"… and {counted(self.n_chains - SHOWN, 'more chain')}"
         yield (
@@ -324,8 +324,8 @@ class Run(Result):
                 "changed": changed,
                 "entropy": entropy,
                 "kept": ((first == last) & self.free).sum(axis=1) / self.free.sum(axis=1),
-                "began": [self.spelled(row) for row in first],
-                "text": [self.spelled(row) for row in last],
+                "began": [self.decode(row) for row in first],
+                "text": [self.decode(row) for row in last],
             }
         )
 

@@ -54,7 +54,7 @@ from glauber.sampling.generate import (
 )
 from glauber.texts.constraints import Allow, Constraints, read_constraints
 from glauber.texts.read import Corpus, Row
-from glauber.texts.starts import called, legible, length_fault, read_texts, skip
+from glauber.texts.starts import legible, length_fault, read_texts, row_name, skip
 
 MAX_COMBINATIONS = 64  # of lengths of one text
 MAX_LENGTH = 10**6  # tokens of a blank
@@ -194,7 +194,7 @@ def _fills_of_texts(model: Model, corpus: Corpus) -> list[TextWithBlanks]:
             fills += _fills(model, row, corpus.unknown)
         except Unfillable as fault:
             if isinstance(fault, Unreadable) and corpus.unknown == "error":
-                raise GlauberError(f"{called(row)} {fault}.") from fault
+                raise GlauberError(f"{row_name(row)} {fault}.") from fault
             skipped.append(skip(row, str(fault)))
     report_skipped(skipped, len(corpus))
     return fills
@@ -220,7 +220,7 @@ def _fills(model: Model, row: Row, unknown: str) -> list[TextWithBlanks]:
     ]
     if not fills:
         raise Unfillable(EMPTY)
-    around = sum(map(len, vocabulary.text.around))
+    around = sum(map(len, vocabulary.text.boundary_tokens))
     if fault := length_fault(model, around + max(len(fill.pieces) for fill in fills)):
         raise Unfillable(fault)
     return fills

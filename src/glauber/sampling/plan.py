@@ -9,7 +9,13 @@ from typing import Annotated, Any, TypedDict, Unpack, get_args
 import torch
 from torch import Tensor
 
-from glauber.dynamics.constrained import Constrained, Limits, check_scan, constrained, tied_group
+from glauber.dynamics.constrained import (
+    Constrained,
+    Limits,
+    check_scan,
+    constrained_kernel,
+    tied_group,
+)
 from glauber.dynamics.draws import Fill, fill_named
 from glauber.dynamics.glauber import glauber
 from glauber.dynamics.kernel import Annealing, Kernel, start
@@ -152,7 +158,7 @@ class Plan:
             return unmasking(conditionals, self.unmasking, hidden_token=hidden_token, begin=free)
         scan, fill = self.scan, self.fill
         if self.limits is not None:
-            return constrained(conditionals, self.limits, scan=scan, fill=fill)
+            return constrained_kernel(conditionals, self.limits, scan=scan, fill=fill)
         within: Any = self.spec.within
         return glauber(conditionals, scan=scan, fill=fill, within=within)
 
@@ -258,7 +264,7 @@ def plan(
         )
     loaded, others = open_model(model, chosen["device"], chosen["dtype"], trust_remote_code)
     chains = 8 if texts is None and chains is None else chains
-    begun = named_starts(loaded, texts, chains=chains, length=length, prefix=prefix, freeze=frozen)
+    begin = named_starts(loaded, texts, chains=chains, length=length, prefix=prefix, freeze=frozen)
     spec = Spec(
         model=loaded.name,
         fingerprint=loaded.fingerprint,
@@ -266,7 +272,7 @@ def plan(
         dtype=loaded.dtype,
         seed=seed,
         steps=steps,
-        chains=len(begun.tokens),
+        chains=len(begin.tokens),
         temperature=temperatures,
         scan=scan.name,
         within=chosen["within"] or scan.within,
@@ -277,13 +283,13 @@ def plan(
         special_tokens=chosen["special_tokens"],
         trust_remote_code=trust_remote_code,
         versions=versions(),
-        forbid=_listed(chosen["forbid"]),
+        forbid=_as_list(chosen["forbid"]),
         standard_only=True,
         constraints=limits.to_dict() or None,
-        names=[] if texts is None else begun.names,
+        names=[] if texts is None else begin.names,
         own=isinstance(loaded, Own),
     )
-    planned = Plan(loaded, spec, begun.tokens, begun.free, others)
+    planned = Plan(loaded, spec, begin.tokens, begin.free, others)
     _check_plan(planned)
     return planned
 
@@ -310,7 +316,7 @@ def check_chains(chains: int | None, length: int | None = None) -> None:
         check_memory(needed, counted(chains, "chain"))
 
 
-def _listed(names: Sequence[str] | str) -> list[str]:
+def _as_list(names: Sequence[str] | str) -> list[str]:
     listed = names.split(",") if isinstance(names, str) else list(names)
     return [name.strip() for name in listed if name.strip()]
 
@@ -335,7 +341,7 @@ def _check_constraints(planned: Plan) -> None:
             f"tied sites need a model that scores its whole vocabulary at once, and "
             f"{planned.model.name} asks for each token by itself."
         )
-    n_after = len(vocabulary.text.around[1])
+    n_after = len(vocabulary.text.boundary_tokens[1])
     check_starts(
         constraints,
         planned.conditionals,

@@ -9,7 +9,7 @@ from typing import Annotated, TypedDict, Unpack
 
 import numpy as np
 
-from glauber.dynamics.adaptive import proposed
+from glauber.dynamics.adaptive import n_proposable
 from glauber.foundation import progress
 from glauber.foundation.call import Call, current_call
 from glauber.foundation.checks import Whole
@@ -249,17 +249,17 @@ def _say_cost(planned: Plan, folder: Path | None, batch_size: int | None, *, don
     seconds = planned.spec.chains * missing / steps_per_second
     if missing >= MEASURED_STEPS and seconds > MEMO_SPEEDUP * progress.LONGEST:
         progress.refuse_days("steps", seconds)
-    say(cost(planned, folder, steps_per_second, done=done))
+    say(cost_line(planned, folder, steps_per_second, done=done))
 
 
-def cost(planned: Plan, folder: Path | None, steps_per_second: float, *, done: int = 0) -> str:
+def cost_line(planned: Plan, folder: Path | None, steps_per_second: float, *, done: int = 0) -> str:
     """The cost of the missing steps in one line: steps, time and space."""
     spec, adaptive = planned.spec, planned.scan.adaptive
     seconds = spec.chains * (spec.steps - done) / steps_per_second
     rows = ""
     if adaptive is not None:  # the state decides about the site of a step
         n_free = int(planned.free.sum(dim=1).max())
-        n_rows = adaptive.rows(n_free, proposed(planned.conditionals))
+        n_rows = adaptive.rows(n_free, n_proposable(planned.conditionals))
         rows = f"up to {n_rows:,} rows through the model a step, "
     return (
         f"{counted(spec.chains, 'chain')} x {spec.steps - done:,} steps on {spec.device} in "
@@ -279,7 +279,7 @@ def unused_folder(
 ) -> Path:
     """A folder name that says what the run is and is not taken."""
     temperatures = temperature if isinstance(temperature, Sequence) else [temperature]
-    shown = "-".join(f"{float(one):g}" for one in sorted(set(temperatures))[:3])
+    shown = "-".join(f"{float(value):g}" for value in sorted(set(temperatures))[:3])
     name = f"{Path(model.replace(':', '-')).name}-t{shown}-s{seed}"
     number = 1
     while (parent / f"{name}-{number}").exists():

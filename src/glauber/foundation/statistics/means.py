@@ -157,7 +157,7 @@ def mean_over_chains(
         and not student
     ):
         return _bounded_ratio(seen, np.ones_like(seen), ends, tail, level)
-    return measured(value, seen, tail, ends, level=level)
+    return interval_of_mean(value, seen, tail, ends, level=level)
 
 
 def _bounded_ratio(
@@ -176,7 +176,7 @@ def _left_out(sums: Floats, sizes: Floats) -> Floats:
     return np.asarray((sums.sum() - sums) / (sizes.sum() - sizes))
 
 
-def measured(
+def interval_of_mean(
     value: float,
     by_chain: Floats,
     tail: float,
@@ -280,7 +280,7 @@ def _ratio_of_sums(
     by_chain = np.full(len(of), value)
     if len(of) > 1:
         by_chain = pseudo_values(value, _left_out(got, of))
-    return measured(value, by_chain, tail, bounds, level=level, method=JACKKNIFE)
+    return interval_of_mean(value, by_chain, tail, bounds, level=level, method=JACKKNIFE)
 
 
 def ratio_over_chains(
@@ -310,10 +310,14 @@ def ratio_over_chains(
         return Estimate(value, None, level=level, n_chains=n, method=method, reason=reason)
     left = (above.sum() - above) / (below.sum() - below)
     if (above > 0).all() and (below > 0).all():
-        logarithm = measured(np.log(value), pseudo_values(np.log(value), np.log(left)), tail)
+        logarithm = interval_of_mean(
+            np.log(value), pseudo_values(np.log(value), np.log(left)), tail
+        )
         by_chain = pseudo_values(value, left)
         return _exponential(logarithm, value, standard_error(by_chain), level, method)
-    return measured(value, pseudo_values(value, left), tail, bounds, level=level, method=method)
+    return interval_of_mean(
+        value, pseudo_values(value, left), tail, bounds, level=level, method=method
+    )
 
 
 def _exponential(

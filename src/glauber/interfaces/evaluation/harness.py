@@ -403,7 +403,7 @@ class HarnessLM(LM):  # type: ignore[misc]
         order = Unmasking(order=self.order)
         plan = plan_generation(self.model, order, tokens, temperature=0.0, seed=self.score.seed)
         written = write(plan, batch_size=self.score.batch_size or BATCH).tokens
-        first, ends = len(self.model.vocabulary.text.around[0]), self.model.vocabulary.ends
+        first, ends = len(self.model.vocabulary.text.boundary_tokens[0]), self.model.vocabulary.ends
         texts = []
         for row, hidden, n in zip(written, rows, counts, strict=True):
             new = row[first : first + len(hidden)][-n:].tolist()

@@ -35,7 +35,7 @@ from torch.nn.utils.rnn import pad_sequence
 
 from glauber.dynamics.glauber import glauber
 from glauber.dynamics.kernel import Kernel, State, run, start
-from glauber.dynamics.remembered import Memo, memoised
+from glauber.dynamics.remembered import Memo, run_memoised
 from glauber.dynamics.scans import scan_named
 from glauber.foundation.errors import GlauberError, GlauberWarning
 from glauber.foundation.progress import check_count, check_seed
@@ -571,7 +571,7 @@ class StepCache:
         if kernel.lookup is None:
             return run(kernel, state, STREAM, seed=seeds)
         # A browser needs the other cores: nothing is asked for ahead. A GPU asks for what pays.
-        return memoised(
+        return run_memoised(
             kernel,
             state,
             STREAM,

@@ -204,7 +204,7 @@ def metastable_sets(model: StateModel, n_sets: int | None = None) -> MetastableS
     for number in sorted(range(2, n + 1), key=lambda other: (abs(other - wanted), -other)):
         found = _memberships(model, number)
         if found is not None:
-            return _sorted(
+            return _sort_sets(
                 found, model.stationary, float(gaps[number - 1]), _note(n_sets, wanted, number)
             )
     raise GlauberError("no number of basins fits the eigenvalues: take another lag or clusters.")
@@ -219,7 +219,7 @@ def _memberships(model: StateModel, number: int) -> Floats | None:
     return sets.memberships if n_nonempty == number else None
 
 
-def _sorted(memberships: Floats, stationary: Floats, gap: float, note: str) -> MetastableSets:
+def _sort_sets(memberships: Floats, stationary: Floats, gap: float, note: str) -> MetastableSets:
     assignment = memberships.argmax(axis=1)
     weights = np.bincount(assignment, stationary, memberships.shape[1])
     ordered = memberships[:, np.argsort(-weights, kind="stable")]

@@ -378,7 +378,7 @@ def _plan(space: DesignSpace, temperatures: list[float], chains: int, seed: int)
     free = {position - 1 for position in space.positions}
     planned = plan(
         parent.model,
-        [parent.spelled],
+        [parent.text],
         steps=0,
         temperature=temperatures[0],
         seed=seed,
@@ -478,7 +478,7 @@ def _rank(
     alphabet = sorted({token for row in space.choices for token in row} | {*space.tokens.tolist()})
     return ParentDesigns(
         name=parent.name or "parent",
-        parent=parent.spelled,
+        parent=parent.text,
         positions=space.positions,
         max_mutations=space.budget,
         design_space=space.size,
