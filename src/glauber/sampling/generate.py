@@ -25,7 +25,6 @@ from glauber.foundation.errors import GlauberError
 from glauber.foundation.json_text import Record
 from glauber.foundation.parameters import MaskToken, ModelOrName, Seed, WhereAndDtype
 from glauber.foundation.progress import check_count, check_memory, say, track
-from glauber.foundation.statistics import Floats
 from glauber.foundation.study import Default, Result, counted, internal, reported, study
 from glauber.models.base import (
     PAD,
@@ -36,10 +35,8 @@ from glauber.models.base import (
     no_mask_token,
 )
 from glauber.models.load import load
-from glauber.models.own import Own
 from glauber.models.vocabulary import Text
 from glauber.models.weights import check_device, choose_dtype, kind_of
-from glauber.runs.folder_log import FolderLog
 from glauber.runs.log import Log, MemoryLog, Segment
 from glauber.runs.run import Run
 from glauber.runs.spec import Spec, versions
@@ -64,6 +61,7 @@ KINDS = {
     "fill_log_prob": "exact for this order only; not the likelihood of the text",
     "length_log_prob": "estimate; 0 where one combination of lengths is tried",
 }
+Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
 
@@ -393,7 +391,7 @@ def plan_generation(
         versions=versions(),
         standard_only=True,
         unmasking=asdict(how) | ({"length": lengths} if lengths else {}),
-        own=isinstance(model, Own),
+        own=model.is_own,
     )
     return Plan(model, spec, tokens, hidden)
 
@@ -419,7 +417,7 @@ def write(
     else:  # each pass fills a site of a chain that has not ended
         passes = np.zeros(n_chains, np.int64)
         np.maximum.at(passes, trace.chain, trace.step + 1)
-    run = Run(log.folder) if isinstance(log, FolderLog) else None
+    run = None if log.folder is None else Run(log.folder)
     return GeneratedTexts(tokens, hidden.numpy(), passes, trace, mask_token_of(planned.model), run)
 
 

@@ -22,6 +22,7 @@ from typing import Annotated, NamedTuple, Unpack
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from glauber.dynamics.candidates import log_probs_at
@@ -30,7 +31,6 @@ from glauber.foundation.checks import Whole
 from glauber.foundation.errors import GlauberError
 from glauber.foundation.parameters import ModelOrName, Seed
 from glauber.foundation.progress import track
-from glauber.foundation.statistics import Floats
 from glauber.foundation.study import report_skipped, study
 from glauber.models.base import Conditionals, Model, mask_token_of
 from glauber.models.batching import in_parts
@@ -302,7 +302,7 @@ def _length_log_probs(
     hidden: Tensor,
     scored: Tensor,
     groups: list[tuple[int, tuple[int, ...]]],
-) -> Floats:
+) -> NDArray[np.float64]:
     """log p(k | c) (rows,), with one evaluation of the context for each combination of lengths."""
     combinations: dict[int, dict[tuple[int, ...], int]] = {}  # of each text: a row with the lengths
     for row, (text, lengths) in enumerate(groups):

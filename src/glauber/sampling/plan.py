@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any, TypedDict, Unpack, get_args
+from typing import TYPE_CHECKING, Annotated, Any, TypedDict, Unpack, get_args
 
 import torch
 from torch import Tensor
@@ -20,7 +20,6 @@ from glauber.dynamics.draws import Fill, fill_named
 from glauber.dynamics.glauber import glauber
 from glauber.dynamics.kernel import Annealing, Kernel, start
 from glauber.dynamics.scans import SCAN_HELP, Scan, Within, scan_named
-from glauber.dynamics.unmasking import Unmasking, unmasking
 from glauber.foundation.call import Call
 from glauber.foundation.checks import OneOf, Whole
 from glauber.foundation.errors import GlauberError
@@ -36,7 +35,6 @@ from glauber.models.base import (
     mask_token_of,
 )
 from glauber.models.load import load
-from glauber.models.own import Own
 from glauber.models.weights import choose_dtype
 from glauber.runs.log import bytes_needed
 from glauber.runs.spec import Spec, versions
@@ -51,7 +49,9 @@ from glauber.texts.constraints import (
 )
 from glauber.texts.starts import named_starts, positions_of, read_sites
 
-UNMASKING_PARTS = tuple(part.name for part in fields(Unmasking))
+if TYPE_CHECKING:
+    from glauber.dynamics.unmasking import Unmasking
+
 Steps = Annotated[int, "Steps of every chain, in all.", Whole(0, 10**15)]
 CHAIN_BYTES, SITE_BYTES = 2000, 40  # of memory that a chain and a site of it take, at least
 
@@ -130,10 +130,14 @@ class Plan:
         return Limits(self.tokens.to(device), budget, tuple(groups), self.model)
 
     @cached_property
-    def unmasking(self) -> Unmasking | None:
+    def unmasking(self) -> "Unmasking | None":
         """How hidden sites are filled, if the run is a generation."""
         parts = self.spec.unmasking
-        return None if parts is None else Unmasking(**{k: parts[k] for k in UNMASKING_PARTS})
+        if parts is None:
+            return None
+        from glauber.dynamics.unmasking import Unmasking
+
+        return Unmasking(**{part.name: parts[part.name] for part in fields(Unmasking)})
 
     @property
     def rejects(self) -> bool:
@@ -154,6 +158,8 @@ class Plan:
         """The kernel of chains with these free sites (chains, length)."""
         conditionals = self.conditionals
         if self.unmasking is not None:
+            from glauber.dynamics.unmasking import unmasking
+
             hidden_token = mask_token_of(self.model)
             return unmasking(conditionals, self.unmasking, hidden_token=hidden_token, begin=free)
         scan, fill = self.scan, self.fill
@@ -287,7 +293,7 @@ def plan(
         standard_only=True,
         constraints=limits.to_dict() or None,
         names=[] if texts is None else begin.names,
-        own=isinstance(loaded, Own),
+        own=loaded.is_own,
     )
     planned = Plan(loaded, spec, begin.tokens, begin.free, others)
     _check_plan(planned)

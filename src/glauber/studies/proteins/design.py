@@ -28,7 +28,6 @@ from glauber.foundation.errors import GlauberError
 from glauber.foundation.parameters import ModelOrName, Seed, WhereAndDtype
 from glauber.foundation.progress import say, track
 from glauber.foundation.study import counted, internal, needed, reported, study
-from glauber.foundation.tables import table
 from glauber.models.base import Model
 from glauber.models.load import load
 from glauber.sampling.advance import Session, advance_chains
@@ -634,6 +633,8 @@ class ParentDesigns:
             f"met by {counted(history.chains, 'chain')} in {history.steps:,} steps each at "
             f"temperature {' to '.join(f'{end:g}' for end in ends)}, in {history.looked_at:,} looks"
         )
+        from glauber.foundation.tables import table
+
         yield from table(
             [
                 {
