@@ -24,7 +24,7 @@ from torch import Tensor
 from bench.engine import bundled_chains
 from glauber.dynamics.glauber import glauber
 from glauber.dynamics.kernel import Info, State, run, start
-from glauber.dynamics.remembered import Memo, memoised
+from glauber.dynamics.remembered import Memo, run_memoised
 from glauber.models.base import Restricted
 
 N_CHAINS, LENGTH = 16, 20
@@ -47,7 +47,7 @@ class Saving(NamedTuple):
 def saving(conditionals: Restricted, begun: State, steps: int) -> Saving:
     """Both ways to make the steps, in turns."""
     memo = Memo(conditionals.vocab_size, begun.tokens.shape[1])
-    fast = memoised(glauber(conditionals), begun, steps, seed=0, memo=memo)
+    fast = run_memoised(glauber(conditionals), begun, steps, seed=0, memo=memo)
     slow = run(glauber(conditionals), begun, steps, seed=0)
     temperature = float(begun.temperature[0])
     spent = {"fast": 0.0, "slow": 0.0}

@@ -32,8 +32,7 @@ from glauber.foundation.statistics import (
     ratio_over_chains,
     t_quantile,
 )
-from glauber.foundation.statistics.bounded import bounded_ends
-from glauber.foundation.statistics.means import mean_ends, tail_probability
+from glauber.foundation.statistics.means import bounded_ends, mean_ends, tail_probability
 from glauber.studies.landscape.recurrence import exchangeable_p_values
 from glauber.studies.mixing.diagnostics import diagnoses, effective_draws
 

@@ -5,10 +5,10 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from glauber.dynamics.cuda import laid_out, multi_step, replayed
+from glauber.dynamics.cuda import graph_kernel, laid_out, multi_step
 from glauber.dynamics.glauber import glauber
 from glauber.dynamics.kernel import State, run, start
-from glauber.dynamics.remembered import BUDGET, Memo, memoised
+from glauber.dynamics.remembered import BUDGET, Memo, run_memoised
 from glauber.models.base import Conditionals, Restricted
 from glauber.models.masked_lm import MaskedLM
 from glauber.texts.starts import passages
@@ -29,7 +29,7 @@ def engine(
     if per_pass > 1:
         steps = multi_step(kernel, begun, FOREVER, seed=0, per_pass=per_pass)
     else:
-        kernel = replayed(kernel) if graph else laid_out(kernel)
+        kernel = graph_kernel(kernel) if graph else laid_out(kernel)
         steps = run(kernel, begun, FOREVER, seed=0)
     for state, _ in steps:
         yield len(state.step)
@@ -38,7 +38,7 @@ def engine(
 def sampled(conditionals: Conditionals, tokens: Tensor, *, remember: bool = True) -> Iterator[int]:
     """The same steps as `glauber sample` makes them of few chains on a CPU, and with --memo 0."""
     memo = Memo(conditionals.vocab_size, tokens.shape[1], budget=BUDGET if remember else 0)
-    for state, _ in memoised(
+    for state, _ in run_memoised(
         glauber(conditionals), _begun(tokens, 1.0), FOREVER, seed=0, memo=memo
     ):
         yield len(state.step)

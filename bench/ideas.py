@@ -17,7 +17,7 @@ import torch
 from bench.engine import bundled_chains
 from glauber.dynamics.glauber import glauber
 from glauber.dynamics.kernel import Info, State, run, start
-from glauber.dynamics.remembered import Memo, memoised
+from glauber.dynamics.remembered import Memo, run_memoised
 from glauber.models.base import Restricted
 
 N_CHAINS, LENGTH, TURN = 16, 20, 10
@@ -33,9 +33,9 @@ def variants(conditionals: Restricted, begun: State, steps: int) -> dict[str, St
         return Memo(conditionals.vocab_size, begun.tokens.shape[1])
 
     return {
-        "as it is": memoised(kernel, begun, steps, seed=0, memo=memo()),
-        "no prefetching": memoised(kernel, begun, steps, seed=0, memo=memo(), prefetch=0),
-        "chains in step": memoised(kernel, begun, steps, seed=0, memo=memo(), lead=1),
+        "as it is": run_memoised(kernel, begun, steps, seed=0, memo=memo()),
+        "no prefetching": run_memoised(kernel, begun, steps, seed=0, memo=memo(), prefetch=0),
+        "chains in step": run_memoised(kernel, begun, steps, seed=0, memo=memo(), lead=1),
         "no memo at all": run(kernel, begun, steps, seed=0),
     }
 

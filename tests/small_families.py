@@ -48,7 +48,7 @@ def tilted_family(law, space, statistics):
 def random_weighted(space, rng):
     """Some blocks with random weights; the singletons make sure that no site is missed."""
     blocks = [(site,) for site in range(space.length)] + some_blocks(space, rng)
-    return Masks.weighted(space, blocks, rng.uniform(0.1, 1, len(blocks)))
+    return Masks.from_weights(space, blocks, rng.uniform(0.1, 1, len(blocks)))
 
 
 def random_adaptive(space, rng):

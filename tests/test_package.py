@@ -192,7 +192,7 @@ def test_only_these_files_import_what_an_extra_brings():
         "studies/metastability/clusters.py",
         "studies/metastability/state_model.py",
         "studies/proteins/positions.py",
-        "studies/proteins/structure.py",
+        "studies/proteins/inverse_folding.py",
         "runs/embedding.py",
         "sampling/sweeps/executors.py",
         "translation/score.py",

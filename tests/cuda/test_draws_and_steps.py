@@ -5,12 +5,12 @@ import warnings
 import pytest
 import torch
 
-from glauber.dynamics.cuda import multi_step, replayed
+from glauber.dynamics.cuda import multi_step, graph_kernel
 from glauber.dynamics.draws import _by_sorting, inverse_cdf_cuda
 from glauber.dynamics.glauber import glauber
 from glauber.dynamics.kernel import run, start
 from glauber.dynamics.noise import random_bits, uniform
-from glauber.dynamics.remembered import memoised
+from glauber.dynamics.remembered import run_memoised
 from glauber.models.base import Restricted
 from glauber.models.masked_lm import MaskedLM
 from glauber.models.table import Table
@@ -77,7 +77,7 @@ def test_draws_have_their_distribution():
 
 def test_steps_of_a_graph_are_the_plain_ones():
     kernel, begin = english("bfloat16", 16)
-    plain, recorded = (last_tokens(run(k, begin, 300, seed=1)) for k in (kernel, replayed(kernel)))
+    plain, recorded = (last_tokens(run(k, begin, 300, seed=1)) for k in (kernel, graph_kernel(kernel)))
     assert torch.equal(plain, recorded)
 
 
@@ -95,7 +95,7 @@ def test_remembered_steps_are_the_plain_ones():
     zeros = torch.zeros(64, 4, dtype=torch.int64)
     begin = start(zeros, zeros == 0, temperature=0.5, device="cuda")
     plain = last_tokens(run(kernel, begin, 300, seed=1))
-    assert torch.equal(plain, last_tokens(memoised(kernel, begin, 300, seed=1)))
+    assert torch.equal(plain, last_tokens(run_memoised(kernel, begin, 300, seed=1)))
 
 
 class AsksTheHost:
@@ -115,7 +115,7 @@ def test_what_cannot_be_recorded_is_made_step_by_step_with_one_note():
     plain = last_tokens(run(glauber(AsksTheHost()), begin, 30, seed=1))
     with warnings.catch_warnings(record=True) as notes:
         warnings.simplefilter("always")
-        steps = list(run(replayed(glauber(AsksTheHost())), begin, 30, seed=1))
+        steps = list(run(graph_kernel(glauber(AsksTheHost())), begin, 30, seed=1))
     assert torch.equal(plain, last_tokens(steps)) and len(notes) == 1
     assert torch.cuda.current_stream() == torch.cuda.default_stream()
     sums = [torch.randn(2**26, device="cuda").sum().item() for _ in range(3)]

@@ -8,7 +8,7 @@ import torch
 import transformers
 
 from bench.families import FAMILIES, built, ours, starting, tokenizer_of
-from glauber.dynamics.cuda import replayed
+from glauber.dynamics.cuda import graph_kernel
 from glauber.dynamics.glauber import glauber
 from glauber.dynamics.kernel import run, start
 from glauber.foundation.errors import GlauberWarning
@@ -173,7 +173,7 @@ def test_recorded_steps_are_the_plain_ones(name):
         warnings.simplefilter("error", GlauberWarning)
         plain, recorded = (
             list(run(kernel, begin, 40, seed=1))[-1][0].tokens
-            for kernel in (glauber(conditionals), replayed(glauber(conditionals)))
+            for kernel in (glauber(conditionals), graph_kernel(glauber(conditionals)))
         )
     assert torch.equal(plain, recorded)
 

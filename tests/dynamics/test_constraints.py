@@ -9,17 +9,17 @@ import torch
 from scipy.stats import chi2
 
 import glauber
-from glauber.dynamics.constrained import Ball, constrained
+from glauber.dynamics.constrained import Ball, constrained_kernel
 from glauber.dynamics.cuda import multi_step
 from glauber.dynamics.draws import Drawn, Fill
 from glauber.dynamics.glauber import glauber as kernel_of
 from glauber.dynamics.kernel import Noise, run, start
-from glauber.dynamics.remembered import memoised
+from glauber.dynamics.remembered import run_memoised
 from glauber.exact.space import Space
 from glauber.exact.transition import transition_matrix
 from glauber.foundation.errors import GlauberError
 from glauber.models.table import Joint
-from glauber.runs.export import forced
+from glauber.runs.export import forced_steps
 from glauber.sampling.advance import begin_at, choose, new_memo, step_stream
 from glauber.sampling.plan import plan
 from glauber.sampling.reopened import drawn_from, evaluate_again
@@ -94,7 +94,7 @@ def pushed(planned):
         kernel = kernel_of(planned.conditionals, scan=planned.scan, fill=fill)
         leading = planned.free[0]
     else:
-        kernel = constrained(planned.conditionals, limits, scan=planned.scan, fill=fill)
+        kernel = constrained_kernel(planned.conditionals, limits, scan=planned.scan, fill=fill)
         leading = planned.free[0] & limits.leading
     n_units = int(leading.sum())
     inside = [i for i, row in enumerate(SPACE.states().tolist()) if keeps(planned, row)]
@@ -181,7 +181,7 @@ def test_long_chains_follow_the_law(name):
     begun = begin_at(planned, planned.tokens, torch.arange(4000))
     law = enumerated(JOINT, begin_of(name), 1.0, **CASES[name])
     assert chance(ends(run(planned.kernel, begun, 60, seed=3)), law) > 1e-3
-    some = memoised(planned.kernel, begun.rows(slice(1000)), 60, seed=4)
+    some = run_memoised(planned.kernel, begun.rows(slice(1000)), 60, seed=4)
     assert chance(ends(some), law) > 1e-3
     warmer = enumerated(JOINT, begin_of(name), 1.5, **CASES[name])
     assert chance(ends(run(planned.kernel, begun, 60, seed=3)), warmer) < 1e-6
@@ -239,7 +239,7 @@ def test_several_steps_in_one_pass_are_the_same():
     begun = begin_at(planned, planned.tokens, torch.arange(2))
     one = list(run(planned.kernel, begun, 50, seed=3))
     how = dict(scan=planned.scan, fill=planned.fill, one_shape=True)
-    kernel = constrained(planned.conditionals, planned.limits, **how)
+    kernel = constrained_kernel(planned.conditionals, planned.limits, **how)
     other = list(multi_step(kernel, begun, 50, seed=3, per_pass=8, window=16))
     for (state, info), (same, told_too) in zip(one, other, strict=True):
         assert torch.equal(state.tokens, same.tokens)
@@ -440,7 +440,7 @@ def test_what_was_recorded_is_what_is_asked_again(cold):
     old, entropy = evaluate_again(run, drawn.conditionals, 100)
     np.testing.assert_allclose(old, run.read("log_prob_old")[:, 100:, 0], atol=1e-5)
     np.testing.assert_allclose(entropy, run.read("entropy")[:, 100:, 0], atol=1e-5)
-    still = forced(run)
+    still = forced_steps(run)
     assert 0.2 < still.mean() < 0.9 and not run.read("log_prob_new")[still].any()
     rate = glauber.entropy_production(run).rate
     assert rate.interval is not None and rate.interval[0] == 0  # there is a joint distribution
@@ -449,7 +449,7 @@ def test_what_was_recorded_is_what_is_asked_again(cold):
 def test_forced_sites_are_not_settled(cold):
     """A site that had no choice while the budget was spent says nothing about the model."""
     run, first = cold[0], 550
-    chain, step = np.nonzero(~forced(run)[:, first:])
+    chain, step = np.nonzero(~forced_steps(run)[:, first:])
     asked = np.zeros(run.free.shape, bool)
     asked[chain, run.read("site", first)[chain, step, 0]] = True
     assert not asked.all()  # some site was only redrawn while the budget was spent

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from glauber.dynamics import cuda
-from glauber.dynamics.cuda import laid_out, multi_step, replayed, steps_per_pass
+from glauber.dynamics.cuda import graph_kernel, laid_out, multi_step, steps_per_pass
 from glauber.dynamics.glauber import glauber
 from glauber.dynamics.kernel import run, start
 from glauber.dynamics.scans import scan_named
@@ -96,8 +96,8 @@ def test_chains_of_other_lengths_are_recorded_anew(monkeypatch):
         recorded.append(Graph(once))
         return recorded[-1], recorded[-1].info
 
-    monkeypatch.setattr(cuda, "_captured", captured)
-    kernel = replayed(glauber(Packed()))
+    monkeypatch.setattr(cuda, "_capture", captured)
+    kernel = graph_kernel(glauber(Packed()))
     for lengths, due in (([5, 3], 1), ([5, 3], 1), ([4, 4], 2)):
         ours = run(kernel, chains(lengths), 8, seed=1)
         assert same(ours, run(glauber(Packed()), chains(lengths), 8, seed=1))

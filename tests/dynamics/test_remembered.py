@@ -11,7 +11,7 @@ from glauber.dynamics.draws import Head, draw_with_head, inverse_cdf
 from glauber.dynamics.glauber import glauber
 from glauber.dynamics.kernel import start
 from glauber.dynamics.noise import random_bits, uniform
-from glauber.dynamics.remembered import HEAD, Memo, entry_bytes, memoised, worthwhile
+from glauber.dynamics.remembered import HEAD, Memo, entry_bytes, run_memoised, worthwhile
 from glauber.models.table import Joint
 
 
@@ -116,7 +116,9 @@ def test_a_long_run_does_not_grow():
     tracemalloc.start()
     try:
         memo = Memo(12, 4, budget=2**18)
-        for step, _ in enumerate(memoised(glauber(conditionals), begun, 240, seed=0, memo=memo)):
+        for step, _ in enumerate(
+            run_memoised(glauber(conditionals), begun, 240, seed=0, memo=memo)
+        ):
             if step % 80 == 79:
                 gc.collect()  # empties the lists of spare tuples that Python keeps
                 held.append(tracemalloc.get_traced_memory()[0])

@@ -23,8 +23,7 @@ from glauber.foundation.statistics import (
     smallest_effect,
     standard_error,
 )
-from glauber.foundation.statistics.bounded import bounded_ends, probability_above_zero
-from glauber.foundation.statistics.means import mean_ends
+from glauber.foundation.statistics.means import bounded_ends, mean_ends, probability_above_zero
 from glauber.foundation.study import plain
 
 

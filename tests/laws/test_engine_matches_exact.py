@@ -11,7 +11,7 @@ from glauber.dynamics import scans
 from glauber.dynamics.draws import gumbel_max, inverse_cdf
 from glauber.dynamics.glauber import glauber
 from glauber.dynamics.kernel import run, start
-from glauber.dynamics.remembered import memoised
+from glauber.dynamics.remembered import run_memoised
 from glauber.exact.models import Ising
 from glauber.exact.space import Space
 from glauber.exact.stationary import stationary, total_variation
@@ -96,7 +96,7 @@ def test_chains_that_remember(name, prefetch, scan):
     matrix = single_site_matrix(name, scan)
     kernel = glauber(MODELS[name], scan=scans.scan_named(scan))
     counts = counts_of(
-        lambda begun: memoised(kernel, begun, 2, seed=11, prefetch=prefetch), temperature=0.7
+        lambda begun: run_memoised(kernel, begun, 2, seed=11, prefetch=prefetch), temperature=0.7
     )
     assert_follows(counts, matrix @ matrix)
 

@@ -8,7 +8,7 @@ from glauber.dynamics import scans
 from glauber.dynamics.draws import greedy, gumbel_max
 from glauber.dynamics.glauber import glauber
 from glauber.dynamics.kernel import run, start
-from glauber.dynamics.remembered import HEAD, Memo, entry_bytes, memoised
+from glauber.dynamics.remembered import HEAD, Memo, entry_bytes, run_memoised
 from glauber.foundation.errors import GlauberError
 from glauber.models.base import Restricted
 from glauber.models.masked_lm import MaskedLM
@@ -73,7 +73,7 @@ def assert_same(steps, plain):
 @pytest.mark.parametrize("prefetch", [None, 0, 1, 5])
 def test_same_steps(chains, prefetch, lead):
     conditionals, begun, plain = chains
-    made = memoised(glauber(conditionals), begun, STEPS, seed=3, prefetch=prefetch, lead=lead)
+    made = run_memoised(glauber(conditionals), begun, STEPS, seed=3, prefetch=prefetch, lead=lead)
     assert_same(made, plain)
 
 
@@ -85,7 +85,8 @@ def test_a_memo_that_forgets_all_the_time(chains, entries, prefetch):
     memo = Memo(conditionals.vocab_size, begun.tokens.shape[1], budget=size)
     assert memo.capacity == entries
     assert_same(
-        memoised(glauber(conditionals), begun, STEPS, seed=3, memo=memo, prefetch=prefetch), plain
+        run_memoised(glauber(conditionals), begun, STEPS, seed=3, memo=memo, prefetch=prefetch),
+        plain,
     )
     assert len(memo) <= entries and memo.hits + memo.misses == STEPS * len(begun.step)
 
@@ -98,7 +99,7 @@ def test_a_memo_shared_by_batches_of_chains(chains):
             (state.rows(rows), type(info)(*(part[rows] for part in info))) for state, info in plain
         ]
         assert_same(
-            memoised(glauber(conditionals), begun.rows(rows), STEPS, seed=3, memo=memo), own
+            run_memoised(glauber(conditionals), begun.rows(rows), STEPS, seed=3, memo=memo), own
         )
 
 
@@ -107,10 +108,10 @@ def test_what_is_remembered_is_not_asked_for(chains):
     conditionals, begun, plain = chains
     counted = Counted(conditionals)
     memo = Memo(conditionals.vocab_size, begun.tokens.shape[1])
-    assert_same(memoised(glauber(counted), begun, STEPS, seed=3, memo=memo, prefetch=0), plain)
+    assert_same(run_memoised(glauber(counted), begun, STEPS, seed=3, memo=memo, prefetch=0), plain)
     assert counted.rows == memo.misses < STEPS * 7
     first = counted.rows
-    assert_same(memoised(glauber(counted), begun, STEPS, seed=3, memo=memo, prefetch=0), plain)
+    assert_same(run_memoised(glauber(counted), begun, STEPS, seed=3, memo=memo, prefetch=0), plain)
     # Only an old token that may not be proposed lies outside a head of the whole vocabulary.
     outside = sum(int(info.log_prob_old.isinf().sum()) for _, info in plain)
     assert conditionals.vocab_size <= HEAD and counted.rows - first <= outside
@@ -120,7 +121,7 @@ def test_each_chain_may_have_its_own_seed(chains):
     conditionals, begun, _ = chains
     seeds = torch.arange(7) + 2**40
     plain = list(run(glauber(conditionals), begun, 20, seed=seeds))
-    assert_same(memoised(glauber(conditionals), begun, 20, seed=seeds), plain)
+    assert_same(run_memoised(glauber(conditionals), begun, 20, seed=seeds), plain)
 
 
 @pytest.mark.parametrize(
@@ -137,7 +138,7 @@ def test_each_chain_may_have_its_own_seed(chains):
 def test_other_kernels(chains, options):
     conditionals, begun, _ = chains
     plain = list(run(glauber(conditionals, **options), begun, 6, seed=2))
-    assert_same(memoised(glauber(conditionals, **options), begun, 6, seed=2), plain)
+    assert_same(run_memoised(glauber(conditionals, **options), begun, 6, seed=2), plain)
 
 
 class Flat:
@@ -156,7 +157,7 @@ def test_draws_beyond_the_head(temperature):
     begun = start(torch.zeros(6, 2).long(), torch.ones(6, 2).bool(), temperature=temperature)
     plain = list(run(glauber(Flat()), begun, 200, seed=1))
     memo = Memo(500, 2)
-    assert_same(memoised(glauber(Flat()), begun, 200, seed=1, memo=memo), plain)
+    assert_same(run_memoised(glauber(Flat()), begun, 200, seed=1, memo=memo), plain)
     assert memo.misses > 0
 
 
@@ -170,7 +171,7 @@ def test_few_chains_that_remember_nothing(chains, n_chains, temperature):
     plain = list(run(glauber(conditionals), begun, 40, seed=5))
     for prefetch in (None, 3):
         memo = Memo(conditionals.vocab_size, begun.tokens.shape[1], budget=0)
-        made = memoised(glauber(conditionals), begun, 40, seed=5, memo=memo, prefetch=prefetch)
+        made = run_memoised(glauber(conditionals), begun, 40, seed=5, memo=memo, prefetch=prefetch)
         assert_same(made, plain)
         assert len(memo) == 0
 
@@ -195,7 +196,9 @@ def calls_of_one_chain(conditionals, steps, **options):
     plain = list(run(glauber(conditionals), begun, steps, seed=2))
     conditionals.calls = 0
     memo = Memo(500, 60, budget=0)
-    assert_same(memoised(glauber(conditionals), begun, steps, seed=2, memo=memo, **options), plain)
+    assert_same(
+        run_memoised(glauber(conditionals), begun, steps, seed=2, memo=memo, **options), plain
+    )
     moved = sum(int(info.changed) for _, info in plain) / steps
     return conditionals.calls, moved
 
@@ -217,4 +220,4 @@ def test_a_single_chain_shares_calls_between_steps():
 def test_nobody_moves_without_a_lead(chains):
     conditionals, begun, _ = chains
     with pytest.raises(GlauberError, match="lead of 0"):
-        next(memoised(glauber(conditionals), begun, 5, seed=0, lead=0))
+        next(run_memoised(glauber(conditionals), begun, 5, seed=0, lead=0))

@@ -274,9 +274,9 @@ def test_a_recording_gives_the_layouts_again(monkeypatch):
     short, long = rows_of((5, 9, 2))[0], rows_of((9, 9, 3))[0]
     with Recording() as recording:
         for _ in range(3):
-            recording.again(reading=False)
+            recording.repeat(reading=False)
             first, second = layout_of(short), layout_of(long)
-        recording.again(reading=True)
+        recording.repeat(reading=True)
         monkeypatch.setattr("glauber.models.forward.layout.capturing", lambda _: True)
         assert layout_of(short) is first and layout_of(long) is second
         assert layout_of(long).row is None  # a call more than before: padded

@@ -59,7 +59,7 @@ def test_the_text_of_a_stored_run_is_spelled_the_same(vocabulary, kind, tmp_path
         row = normal[torch.randint(len(normal), (9,), generator=generator)].tolist()
         assert stored.decode(row) == vocabulary.decode(row)
         assert [stored.spell(token) for token in row] == [vocabulary.spell(t) for t in row]
-    assert stored.around == vocabulary.text.around
+    assert stored.boundary_tokens == vocabulary.text.boundary_tokens
 
 
 def test_rows_of_letters_are_read_back_whatever_they_are(vocabulary, kind):
@@ -94,7 +94,7 @@ def test_the_parts_of_a_text_are_the_text(vocabulary, kind):
 
 def test_masks_are_shown(vocabulary, kind):
     row = vocabulary.encode(TEXTS[kind][:1])[0][0].tolist()
-    opening, _ = vocabulary.text.around
+    opening, _ = vocabulary.text.boundary_tokens
     mask = int(vocabulary.tokenizer.mask_token_id)
     row[len(opening)] = mask
     shown = vocabulary.decode([*row, PAD])

@@ -38,4 +38,4 @@ def test_recovers_the_heavy_chain_of_trastuzumab(tmp_path):
             theirs = model.model(input_ids=hidden).logits[0, position, 5:25].double()
         stands = theirs[tokens[0, position] - 5]
         assert (torch.from_numpy(ours) - (theirs - stands)).abs().max() < 1e-5 * theirs.abs().max()
-    assert str(found.ranked[0][0]) == "S97A"  # the germline's residue
+    assert str(found.ranking[0][0]) == "S97A"  # the germline's residue

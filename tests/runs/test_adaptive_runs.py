@@ -12,7 +12,7 @@ from glauber.models.table import Joint
 from glauber.runs.export import export
 from glauber.runs.run import Run
 from glauber.sampling.advance import Session
-from glauber.sampling.sample import cost, plan, resume, sample
+from glauber.sampling.sample import cost_line, plan, resume, sample
 from run_bytes import contents
 
 OPTIONS = {"scan": "adaptive:confidence:2", "temperature": [0.05, 0.7, 4.0], "seed": 4, "chains": 3}
@@ -99,6 +99,6 @@ def test_the_cost_says_how_many_rows_a_step_takes(tmp_path):
     joint = Joint.random(4, 3, seed=2)
     rows = {"adaptive:entropy": 1 + 3, "naive:entropy": 1 + 3, "conditioned:entropy": 1 + 3 * 3}
     for scan, expected in rows.items():
-        said = cost(plan(joint, ["012"], steps=5, scan=scan), tmp_path, 10.0)
+        said = cost_line(plan(joint, ["012"], steps=5, scan=scan), tmp_path, 10.0)
         assert f"up to {expected} rows through the model a step" in said
-    assert "rows" not in cost(plan(joint, ["012"], steps=5), tmp_path, 10.0)
+    assert "rows" not in cost_line(plan(joint, ["012"], steps=5), tmp_path, 10.0)

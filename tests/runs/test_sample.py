@@ -14,7 +14,7 @@ import glauber
 from glauber.foundation.errors import GlauberError
 from glauber.runs import folder_log
 from glauber.sampling.advance import Session
-from glauber.sampling.sample import cost, plan
+from glauber.sampling.sample import cost_line, plan
 
 
 class Own:
@@ -149,7 +149,7 @@ def test_an_interrupt_keeps_the_run_and_says_where(tiny_folder, texts, tmp_path,
 
 def test_the_cost_is_said(tiny_folder, texts):
     planned = plan(str(tiny_folder), texts, steps=20)
-    said = cost(planned, Path("r"), 100.0)
+    said = cost_line(planned, Path("r"), 100.0)
     assert said.startswith("5 chains x 20 steps on cpu in float32: up to 1 s at 100 steps/s")
     assert said.endswith("MB in r")
 
@@ -208,11 +208,11 @@ def test_steps_that_cannot_be_recorded_are_made_one_by_one(monkeypatch):
         warnings.warn("cannot be recorded", GlauberWarning, stacklevel=2)
         return None, None
 
-    monkeypatch.setattr(cuda, "_captured", refused)
+    monkeypatch.setattr(cuda, "_capture", refused)
     kernel = kernel_of(Own())
     begun = start(torch.tensor([[0, 1, 2, 0]]), torch.ones(1, 4, dtype=torch.bool))
     with pytest.warns(glauber.GlauberWarning, match="cannot be recorded") as notes:
-        steps = list(plain(cuda.replayed(kernel), begun, 20, seed=1))
+        steps = list(plain(cuda.graph_kernel(kernel), begun, 20, seed=1))
     assert len(notes) == 1
     for (state, _), (same, _) in zip(steps, plain(kernel, begun, 20, seed=1), strict=True):
         assert torch.equal(state.tokens, same.tokens)

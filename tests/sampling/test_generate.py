@@ -64,7 +64,7 @@ def test_texts_do_not_depend_on_the_batch(model: MaskedLM, how: dict[str, Any]) 
     assert len({tuple(one.texts) for one in made}) == 1
     for one in made[1:]:
         np.testing.assert_array_equal(one.written.log_probs, made[0].written.log_probs)
-        np.testing.assert_array_equal(one.revised, made[0].revised)
+        np.testing.assert_array_equal(one.n_revised, made[0].n_revised)
 
 
 def test_a_stored_generation_is_read_again_as_it_was(model: MaskedLM, tmp_path: Path) -> None:
@@ -170,7 +170,7 @@ def test_log_probabilities_are_those_of_the_path(model: MaskedLM) -> None:
             law = log_probs(model.conditionals(), tokens, hidden, temperature=0.7)
             total += float(law[0, 0, tokens[0, site]])
         assert said == pytest.approx(total, abs=1e-4)
-    assert found.passes.tolist() == [6, 6, 6] and found.revised.tolist() == [0, 0, 0]
+    assert found.passes.tolist() == [6, 6, 6] and found.n_revised.tolist() == [0, 0, 0]
 
 
 def test_lengths_are_ranked_by_their_scores(model: MaskedLM) -> None:

@@ -191,7 +191,7 @@ def test_a_corpus_with_odd_rows_is_read_and_reported(model: Any) -> None:
         named_starts(model, Corpus(read_texts(texts).rows, unknown="error"))
     with pytest.warns(GlauberWarning, match="read as unknown tokens in text 2"):
         begun = named_starts(model, read_texts(texts[:2], unknown="token"))
-    assert model.vocabulary.text.unknown & set(begun.tokens[1].tolist())
+    assert model.vocabulary.text.unknown_tokens & set(begun.tokens[1].tolist())
 
 
 @pytest.mark.filterwarnings("default::glauber.foundation.errors.GlauberWarning")
@@ -327,7 +327,7 @@ def test_a_sweep_keeps_what_was_asked_of_unknown_characters(
 
 
 def model_unknown(folder: Path) -> set[int]:
-    return set(package.load(str(folder)).vocabulary.text.unknown)
+    return set(package.load(str(folder)).vocabulary.text.unknown_tokens)
 
 
 def test_several_streams_of_xz_are_one_file(tmp_path: Path) -> None:

@@ -85,16 +85,16 @@ def check_tokens(adaptive: Adaptive | None, conditionals: Conditionals) -> None:
     """Refuses a conditioned redraw over more tokens than can be weighed."""
     if adaptive is None or adaptive.redraw != "conditioned":
         return
-    if proposed(conditionals) > MOST_TOKENS:
+    if n_proposable(conditionals) > MOST_TOKENS:
         raise GlauberError(
             f"the scan {adaptive.name} weighs every token at every free site, which is done for at "
-            f"most {MOST_TOKENS} tokens, but {proposed(conditionals):,} can be drawn here: "
+            f"most {MOST_TOKENS} tokens, but {n_proposable(conditionals):,} can be drawn here: "
             f"{adaptive._replace(redraw='adaptive').name} keeps the same distribution by a "
             "Metropolis step."
         )
 
 
-def proposed(conditionals: Conditionals) -> int:
+def n_proposable(conditionals: Conditionals) -> int:
     """How many tokens can be drawn, at most."""
     return int(proposable(conditionals).sum())
 

@@ -115,7 +115,7 @@ class Limits:
             leading[list(group.columns[1:])] = False
         return leading
 
-    def forced(self, state: State, sites: Tensor) -> Tensor:
+    def exhausts_budget(self, state: State, sites: Tensor) -> Tensor:
         """Whether the budget leaves the start's token only, (chains,), for sites (chains, size)."""
         if self.budget is None:
             return torch.zeros(len(sites), dtype=torch.bool, device=sites.device)
@@ -191,7 +191,7 @@ def tied_group(
     return Group(columns, allowed.nonzero()[:, 0].to(device), bias.to(device))
 
 
-def constrained(
+def constrained_kernel(
     conditionals: Conditionals,
     limits: Limits,
     *,
@@ -211,10 +211,10 @@ def constrained(
         leading = scan.choose(conditionals, chosen, noise.order)
         members = limits.members[leading[:, 0].clamp(min=0)]
         sites = members.masked_fill(leading == PAD, PAD)
-        forced = limits.forced(state, sites)
+        forced = limits.exhausts_budget(state, sites)
         all_rows = state.tokens.is_cuda if one_shape is None else one_shape
         if all_rows and not limits.groups:
-            info = _unless(forced, _unchanged(state, sites), plain.step(chosen, noise)[1])
+            info = _unless(forced, _no_change(state, sites), plain.step(chosen, noise)[1])
         else:
             info = by_rows(chosen, noise, sites, forced)
         tokens = place(state.tokens, info.sites, info.tokens)
@@ -222,7 +222,7 @@ def constrained(
 
     def by_rows(state: State, noise: Noise, sites: Tensor, forced: Tensor) -> Info:
         """Evaluates the sites that can move, and no others."""
-        info = _unchanged(state, sites)
+        info = _no_change(state, sites)
         left = ~forced
         for group in limits.groups:
             mine = left & (sites[:, 0] == group.columns[0])
@@ -246,7 +246,7 @@ def constrained(
     return Kernel(plain.draw, step, lookup=plain.lookup._replace(is_forced=limits.is_forced))
 
 
-def _unchanged(state: State, sites: Tensor) -> Info:
+def _no_change(state: State, sites: Tensor) -> Info:
     """A step that changes nothing: each site drawn from the point mass at its token."""
     used = sites != PAD
     none = torch.where(used, 0.0, torch.nan).double()

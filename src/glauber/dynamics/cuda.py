@@ -1,6 +1,6 @@
 """How does a GPU make steps of few chains fast? There, launches are the cost.
 
-`replayed` records one step as a CUDA graph. `multi_step` makes several steps in one pass: the
+`graph_kernel` records one step as a CUDA graph. `multi_step` makes several steps in one pass: the
 sites of the next steps are known in advance, so one pass evaluates the next m steps of a chain,
 all from its present state, and keeps them up to the first that changes a token (what follows it
 was asked about a state that is gone). The steps kept are those of `kernel.run`, exactly, and the
@@ -43,7 +43,7 @@ class _Recorded(NamedTuple):
     info: Info  # written by the graph
 
 
-def replayed(kernel: Kernel) -> Kernel:
+def graph_kernel(kernel: Kernel) -> Kernel:
     """A kernel with the same law and noise whose steps are replayed from a recording.
 
     Only for kernels whose step never asks the host: single-site or block scans on a CUDA device.
@@ -76,7 +76,7 @@ def replayed(kernel: Kernel) -> Kernel:
 def laid_out(kernel: Kernel) -> Kernel:
     """A kernel with the same steps that asks for the lengths of its chains only once.
 
-    For the same kernels as `replayed`, with so many chains that a recording gains nothing.
+    For the same kernels as `graph_kernel`, with so many chains that a recording gains nothing.
     """
     recording = Recording()
     last: State | None = None
@@ -84,7 +84,7 @@ def laid_out(kernel: Kernel) -> Kernel:
     def step(state: State, noise: Noise) -> tuple[State, Info]:
         nonlocal last
         with recording:
-            recording.again(reading=last is not None and state.tokens is last.tokens)
+            recording.repeat(reading=last is not None and state.tokens is last.tokens)
             last, info = kernel.step(state, noise)
         return last, info
 
@@ -104,18 +104,18 @@ def _record(
         own.step.copy_(after.step)
         return info
 
-    graph, info = _captured(once)
+    graph, info = _capture(once)
     return None if graph is None or info is None else _Recorded(graph, own, bits, info)
 
 
-def _same_lengths(one: State, two: State) -> bool:
+def _same_lengths(first: State, second: State) -> bool:
     """Whether a recording for the chains of one fits those of the other."""
-    if one.tokens.shape != two.tokens.shape:
+    if first.tokens.shape != second.tokens.shape:
         return False
-    return torch.equal(one.tokens == PAD, two.tokens == PAD)
+    return torch.equal(first.tokens == PAD, second.tokens == PAD)
 
 
-def _captured(once: Callable[[], Answer]) -> tuple[Graph | None, Answer | None]:
+def _capture(once: Callable[[], Answer]) -> tuple[Graph | None, Answer | None]:
     """What `once` does as a CUDA graph, and its answer; none, and a note, where that fails.
 
     A model whose step copies between the host and the device, or asks it, cannot be recorded.
@@ -125,10 +125,10 @@ def _captured(once: Callable[[], Answer]) -> tuple[Graph | None, Answer | None]:
     with Recording() as recording:
         with torch.cuda.stream(side):  # kernels are compiled and workspaces made before recording
             for _ in range(3):
-                recording.again(reading=False)
+                recording.repeat(reading=False)
                 once()
         torch.cuda.current_stream().wait_stream(side)
-        recording.again(reading=True)
+        recording.repeat(reading=True)
         graph, pool = torch.cuda.CUDAGraph(), torch.cuda.graph_pool_handle()
         try:
             # The outer one comes back to this stream whatever happens.
@@ -201,19 +201,19 @@ def multi_step(
     """
     seeds = torch.as_tensor(seed, device=state.step.device)
     own = State(*(part.clone() for part in state))  # written over by every pass
-    kept = _empty(own, window)
-    one_pass = _recorded(own, kept, lambda: _pass(kernel, seeds, own, kept, per_pass))
+    record = _empty(own, window)
+    one_pass = _capture_pass(own, record, lambda: _pass(kernel, seeds, own, record, per_pass))
     for first in range(0, steps, window):
         wanted = min(window, steps - first)
-        kept.first.copy_(own.step)
-        kept.last.fill_(wanted)
+        record.first.copy_(own.step)
+        record.last.fill_(wanted)
         left = wanted
         while left:
             # A pass makes at most `per_pass` steps, so none of these is in vain.
             for _ in range(max(1, left // per_pass)):
                 one_pass()
-            left = wanted - int((own.step - kept.first).min())
-        events = Info(*(part[:, :wanted].clone() for part in kept.events))
+            left = wanted - int((own.step - record.first).min())
+        events = Info(*(part[:, :wanted].clone() for part in record.events))
         for column in range(wanted):
             info = Info(*(part[:, column : column + 1] for part in events))
             state = state._replace(
@@ -222,7 +222,7 @@ def multi_step(
             yield state, info
 
 
-def _pass(kernel: Kernel, seeds: Tensor, own: State, kept: Window, per_pass: int) -> None:
+def _pass(kernel: Kernel, seeds: Tensor, own: State, record: Window, per_pass: int) -> None:
     """Up to `per_pass` steps of each chain, in place."""
     n_chains, length = own.tokens.shape
     row = torch.arange(n_chains, device=own.step.device)
@@ -232,12 +232,12 @@ def _pass(kernel: Kernel, seeds: Tensor, own: State, kept: Window, per_pass: int
     every = seeds if seeds.ndim == 0 else seeds.repeat_interleave(per_pass)
     after, info = kernel.step(wide, kernel.draw(every, wide))
     changed = info.changed.view(n_chains, per_pass).long()
-    column = (own.step - kept.first)[:, None] + later  # (chains, per_pass)
+    column = (own.step - record.first)[:, None] + later  # (chains, per_pass)
     # Steps behind a change are void, and so are those behind the window.
-    fine = (changed.cumsum(1) - changed == 0) & (column < kept.last)
+    fine = (changed.cumsum(1) - changed == 0) & (column < record.last)
     count = fine.sum(1)
-    where = torch.where(fine, column, kept.events.sites.shape[1] - 1)
-    for buffer, part in zip(kept.events, info, strict=True):
+    where = torch.where(fine, column, record.events.sites.shape[1] - 1)
+    for buffer, part in zip(record.events, info, strict=True):
         buffer.scatter_(1, where, part.view(n_chains, per_pass))
     reached = after.tokens.view(n_chains, per_pass, length)[row, (count - 1).clamp(min=0)]
     own.tokens.copy_(torch.where(count[:, None] > 0, reached, own.tokens))
@@ -246,21 +246,21 @@ def _pass(kernel: Kernel, seeds: Tensor, own: State, kept: Window, per_pass: int
 
 def _empty(state: State, window: int) -> Window:
     shape, device = (len(state.step), window + 1), state.step.device
-    whole = torch.zeros(shape, dtype=torch.int64, device=device)
+    zeros = torch.zeros(shape, dtype=torch.int64, device=device)
     real = torch.zeros(shape, dtype=torch.float64, device=device)
     return Window(
         state.step.clone(),
         torch.zeros((), dtype=torch.int64, device=device),
-        Info(whole, whole.clone(), whole.bool(), real, real.clone(), real.clone(), whole.bool()),
+        Info(zeros, zeros.clone(), zeros.bool(), real, real.clone(), real.clone(), zeros.bool()),
     )
 
 
-def _recorded(own: State, kept: Window, one_pass: Callable[[], None]) -> Callable[[], object]:
+def _capture_pass(own: State, record: Window, one_pass: Callable[[], None]) -> Callable[[], object]:
     """The pass as a CUDA graph; itself on a CPU."""
     if not own.tokens.is_cuda:
         return one_pass
     before = State(*(part.clone() for part in own))
-    graph, _ = _captured(one_pass)
+    graph, _ = _capture(one_pass)
     for part, value in zip(own, before, strict=True):
         part.copy_(value)
     return one_pass if graph is None else graph.replay

@@ -23,7 +23,9 @@ def _block(scores, at, vocab):
 
 
 @triton.jit
-def _around(scores, found, cold, top, vocab: tl.constexpr, SHIFT: tl.constexpr, B: tl.constexpr):
+def _mass_above(
+    scores, found, cold, top, vocab: tl.constexpr, SHIFT: tl.constexpr, B: tl.constexpr
+):
     """Mass strictly above the score with this key, how many tokens have it, and the score."""
     lanes = tl.arange(0, B)
     part = tl.zeros((B,), tl.float64)
@@ -103,7 +105,7 @@ def draw(
             above = one
     # Prove it in float64, or search again in float64.
     found = below.to(tl.int32)
-    strictly, ties, score = _around(scores, found, cold, top, vocab, SHIFT, B)
+    strictly, ties, score = _mass_above(scores, found, cold, top, vocab, SHIFT, B)
     each = tl.exp((score - top) * cold)
     if (strictly > target) | (strictly + each * ties <= target):
         below = _key(least, SHIFT).to(tl.int64)
@@ -120,7 +122,7 @@ def draw(
             else:
                 above = middle
         found = below.to(tl.int32)
-        strictly, ties, score = _around(scores, found, cold, top, vocab, SHIFT, B)
+        strictly, ties, score = _mass_above(scores, found, cold, top, vocab, SHIFT, B)
         each = tl.exp((score - top) * cold)
     # Among the tokens with this score, by id.
     wanted = tl.floor((target - strictly) / each)

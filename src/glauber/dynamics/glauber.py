@@ -131,7 +131,9 @@ class Redraws(NamedTuple):
         joined = _side_by_side(draws)
         return place(state.tokens, sites, joined.tokens), _info(state, sites, joined)
 
-    def conditioned(self, chances: Chances, state: State, sites: Tensor, bits: Tensor) -> Drawn:
+    def draw_conditioned(
+        self, chances: Chances, state: State, sites: Tensor, bits: Tensor
+    ) -> Drawn:
         """The chosen sites redrawn given that they were chosen: (chains, 1) each."""
         scores = conditioned_scores(self.conditionals, chances, state, sites)
         ones = torch.ones_like(state.temperature)  # the scores are at the temperature already
@@ -174,7 +176,7 @@ def _seeing(redraws: Redraws, adaptive: Adaptive) -> Callable[[State, Noise], tu
 
     def redraw(state: State, sites: Tensor, bits: Tensor) -> Drawn:
         if adaptive.redraw == "conditioned":
-            return redraws.conditioned(chances, state, sites, bits[:, 0])
+            return redraws.draw_conditioned(chances, state, sites, bits[:, 0])
         if fill.name == "inverse-cdf" and not state.tokens.is_cuda:
             length = state.tokens.shape[1]
             if length not in memos:

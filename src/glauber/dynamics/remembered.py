@@ -189,7 +189,7 @@ class Prefetched(NamedTuple):
 Wanted = dict[bytes, Asking]  # by key
 
 
-def memoised(
+def run_memoised(
     kernel: Kernel,
     state: State,
     steps: int,

@@ -56,7 +56,7 @@ class Count:
     value: float = 0.0
 
     @property
-    def planned(self) -> bool:
+    def has_plan(self) -> bool:
         """Whether the number is a plan over T passes."""
         return self.kind in PLANS
 
@@ -230,7 +230,7 @@ def remask_named(name: str) -> Remask:
 def check_remask(name: str, count: Count) -> None:
     """Refuses an unknown remasking, and one that needs a plan with a count without one."""
     remask = remask_named(name)
-    if remask.kind != "none" and not count.planned:
+    if remask.kind != "none" and not count.has_plan:
         raise GlauberError(
             f"the remasking {name} keeps a plan over a number of passes, so the count must be "
             "linear or cosine."

@@ -78,18 +78,18 @@ class Unmasking:
         return Truncation(self.top_k, self.top_p)
 
     @cached_property
-    def counted(self) -> Count:
+    def count_rule(self) -> Count:
         return count_named(self.count)
 
     @cached_property
-    def remasked(self) -> Remask:
+    def remask_rule(self) -> Remask:
         return remask_named(self.remask)
 
     def without_path(self, temperature: float) -> str:
         """Why the log-probability of the path is not defined; empty where it is."""
         if self.correct:
             return "correction sweeps redraw tokens"
-        if self.remasked.kind != "none":
+        if self.remask_rule.kind != "none":
             return "placed tokens are hidden again"
         if self.order == "drawn" and temperature > 0:
             return "the order depends on the tokens drawn"
@@ -112,12 +112,12 @@ def unmasking(
     how.check()
     passes = Passes(conditionals, how, hidden_token, begin)
     if not how.correct:
-        return Kernel(draw, passes.step, passes.ended)
+        return Kernel(draw, passes.step, passes.have_ended)
     sweep = correction(
         conditionals, block=how.correct_block, hidden_token=hidden_token, truncation=how.truncation
     )
-    return corrected(
-        Kernel(draw, passes.step, passes.ended), sweep, how.correct, between=how.between
+    return with_sweeps(
+        Kernel(draw, passes.step, passes.have_ended), sweep, how.correct, between=how.between
     )
 
 
@@ -157,9 +157,9 @@ def most_passes(how: Unmasking, begin: Tensor) -> Tensor:
 
 def timetable(how: Unmasking, blocks: Tensor) -> Timetable | None:
     """The plan of chains with these blocks, if the count is one of a plan."""
-    if not how.counted.planned:
+    if not how.count_rule.has_plan:
         return None
-    return Timetable(blocks, how.counted, how.remasked, how.passes)
+    return Timetable(blocks, how.count_rule, how.remask_rule, how.passes)
 
 
 class Passes:
@@ -177,7 +177,7 @@ class Passes:
         """The sites (chains, length) that are hidden now."""
         return self.begin & (state.tokens == self.hidden_token)
 
-    def ended(self, state: State) -> Tensor:
+    def have_ended(self, state: State) -> Tensor:
         """Which chains (chains,) have no pass to make."""
         if self.table is not None:  # a plan is kept to the pass
             return state.step >= self.table.passes
@@ -200,7 +200,7 @@ class Passes:
         if now is None:
             rank = ranks(self.how.order, proposals, eligible, noise.order)
             fill, rehidden = (
-                self.how.counted.chosen(proposals, eligible, rank),
+                self.how.count_rule.chosen(proposals, eligible, rank),
                 torch.zeros_like(filled),
             )
         else:
@@ -217,7 +217,7 @@ class Passes:
         noise: Noise,
     ) -> tuple[Tensor, Tensor]:
         """Which sites (chains, length) are filled, and which hidden again, to keep the plan."""
-        remask = self.how.remasked
+        remask = self.how.remask_rule
         if remask.kind == "planned":
             holding = remask.sites_to_hold(proposals, eligible, filled, placed, now.n - now.left)
             return holding & eligible, filled & ~holding
@@ -304,7 +304,7 @@ def correction(
     return Kernel(partial(draw, first_slot=APART), step)
 
 
-def corrected(passes: Kernel, sweep: Kernel, sweeps: int, *, between: bool) -> Kernel:
+def with_sweeps(passes: Kernel, sweep: Kernel, sweeps: int, *, between: bool) -> Kernel:
     """A pass with so many sweeps after it: after every pass, or only after a chain's last one.
 
     Both are one step, so that a generation can go on from the state after any step. Its noise and

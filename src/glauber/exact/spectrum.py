@@ -194,7 +194,7 @@ def second_vector(chain: DeflatedChain, which: Which = "LA") -> tuple[float, Flo
         values, vectors = eigsh(both, k=1, which=which, v0=_start(chain), **ARPACK)
     except ArpackNoConvergence:
         if chain.size > DENSE_RESCUE:
-            raise _stalled(chain) from None
+            raise _stall_error(chain) from None
         return _extreme(chain, which)
     return float(values[0]), vectors[:, 0]
 
@@ -208,7 +208,7 @@ def largest_modulus(chain: DeflatedChain) -> tuple[float, float]:
             return _first_modulus(chain, values, vectors)
         except ArpackNoConvergence:
             if chain.size > DENSE_RESCUE:
-                raise _stalled(chain) from None
+                raise _stall_error(chain) from None
     return _first_modulus(chain, *np.linalg.eig(chain.dense()))
 
 
@@ -229,7 +229,7 @@ def power_norm(chain: DeflatedChain, k: int) -> tuple[float, float]:
     try:
         values, vectors = eigsh(operator, k=1, which="LA", v0=_start(chain), **ARPACK)
     except ArpackNoConvergence:
-        raise _stalled(chain) from None
+        raise _stall_error(chain) from None
     vector = vectors[:, 0]
     return float(values[0]), float(np.linalg.norm(operator @ vector - values[0] * vector))
 
@@ -262,7 +262,7 @@ def _start(chain: DeflatedChain) -> Floats:
     return np.random.default_rng(1).standard_normal(chain.size)
 
 
-def _stalled(chain: DeflatedChain) -> GlauberError:
+def _stall_error(chain: DeflatedChain) -> GlauberError:
     return GlauberError(
         f"the eigenvalues of the chain over {chain.size:,} states did not settle; "
         "it mixes too slowly for the sparse solver."

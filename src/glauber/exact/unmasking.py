@@ -90,9 +90,9 @@ def exact_law(conditionals: Conditionals, tokens: Tensor, free: Tensor, how: Pro
     tokens (length,) are the fixed tokens; free (length,) bool says which sites are filled.
     """
     evaluate = cached_conditionals(conditionals, tokens, free, how)
-    nodes = unmasked(evaluate, int(free.sum()), how)
+    nodes = unmask_nodes(evaluate, int(free.sum()), how)
     if not how.between:
-        nodes = corrected(evaluate, nodes, how)
+        nodes = sweep_nodes(evaluate, nodes, how)
     return fillings_distribution(nodes, Space(conditionals.vocab_size, int(free.sum())))
 
 
@@ -100,7 +100,7 @@ def exact_passes(
     conditionals: Conditionals, tokens: Tensor, free: Tensor, how: Procedure
 ) -> Floats:
     """The distribution (most passes + 1,) of the number of passes until nothing is hidden."""
-    nodes = unmasked(cached_conditionals(conditionals, tokens, free, how), int(free.sum()), how)
+    nodes = unmask_nodes(cached_conditionals(conditionals, tokens, free, how), int(free.sum()), how)
     result = np.zeros(1 + max(node.passes for node in nodes))
     for node, probability in nodes.items():
         result[node.passes] += probability
@@ -171,7 +171,7 @@ def cached_conditionals(
 # Passes
 
 
-def unmasked(evaluate: Evaluate, n: int, how: Procedure) -> Nodes:
+def unmask_nodes(evaluate: Evaluate, n: int, how: Procedure) -> Nodes:
     """The distribution over the nodes after the last pass, from n hidden slots."""
     needs_placed = parse(how.remask)[0] in ("conf", "planned")
     nodes = {Node((HIDDEN,) * n, (0.0,) * n if needs_placed else ()): 1.0}
@@ -210,7 +210,7 @@ def pass_outcomes(
         return
     step = planned_pass if parse(how.remask)[0] == "planned" else one_pass
     after = merge_paths(step(evaluate, node, slots, j, plan, how))
-    yield from (corrected(evaluate, after, how) if how.between else after).items()
+    yield from (sweep_nodes(evaluate, after, how) if how.between else after).items()
 
 
 def one_pass(
@@ -234,7 +234,7 @@ def one_pass(
             least = 1 if how.remask == "none" else 0
             number = max(least, len(hidden) + len(rehidden) - plan[min(j, len(plan) - 1)])
         for tokens, probability in fills(distributions, hidden, how, number):
-            yield changed(node, tokens, rehidden, distributions), chance * probability
+            yield next_node(node, tokens, rehidden, distributions), chance * probability
 
 
 def planned_pass(
@@ -255,17 +255,17 @@ def planned_pass(
     values = {s: eta * log(node.placed[s]) if eta else inf for s in slots if s not in hidden}
     for tokens, probability in draws(distributions, hidden):
         values |= {slot: log(distributions[slot].read[token]) for slot, token in tokens.items()}
-        best = ranked(values)[: len(slots) - plan[j]]
+        best = rank_slots(values)[: len(slots) - plan[j]]
         accepted = {slot: token for slot, token in tokens.items() if slot in best}
         rehidden = [slot for slot in slots if slot not in hidden and slot not in best]
-        yield changed(node, accepted, rehidden, distributions), probability
+        yield next_node(node, accepted, rehidden, distributions), probability
 
 
 def hidden_among(node: Node, slots: Sequence[int]) -> list[int]:
     return [slot for slot in slots if node.state[slot] == HIDDEN]
 
 
-def changed(
+def next_node(
     node: Node, tokens: Tokens, rehidden: Sequence[int], distributions: Distributions
 ) -> Node:
     """The node one pass later, with new tokens at some slots and others hidden again."""
@@ -285,7 +285,7 @@ def changed(
 # Sweeps of redraws
 
 
-def corrected(evaluate: Evaluate, nodes: Nodes, how: Procedure) -> Nodes:
+def sweep_nodes(evaluate: Evaluate, nodes: Nodes, how: Procedure) -> Nodes:
     """The distribution over the nodes after the sweeps."""
     for _ in range(how.correct):
         nodes = merge_paths(
@@ -321,7 +321,7 @@ def redrawn(evaluate: Evaluate, node: Node, group: Sequence[int]) -> Iterator[tu
         tuple(HIDDEN if s in group else token for s, token in enumerate(node.state))
     )
     for tokens, probability in draws(distributions, group):
-        yield changed(node, tokens, (), distributions)._replace(passes=node.passes), probability
+        yield next_node(node, tokens, (), distributions)._replace(passes=node.passes), probability
 
 
 def fillings_distribution(nodes: Nodes, space: Space) -> Floats:
@@ -341,11 +341,11 @@ def site_distribution(scores: Floats, how: Procedure) -> SiteDistribution:
         surest = np.zeros(len(scores))
         surest[np.argmax(scores)] = 1.0
         return SiteDistribution(tuple(surest.tolist()), tuple(softmax(scores).tolist()))
-    tempered = tuple(truncated(softmax(scores / how.temperature), how).tolist())
+    tempered = tuple(truncate(softmax(scores / how.temperature), how).tolist())
     return SiteDistribution(tempered, tempered)
 
 
-def truncated(probabilities: Floats, how: Procedure) -> Floats:
+def truncate(probabilities: Floats, how: Procedure) -> Floats:
     """The distribution cut to the top k tokens, and then to the smallest head of mass p."""
     falling = np.argsort(-probabilities, kind="stable")  # of equals the lower token comes first
     if how.top_k is not None:
@@ -378,7 +378,7 @@ def fills(
     if how.order == "drawn":
         for tokens, probability in draws(distributions, hidden):
             keys = {slot: distributions[slot].read[tokens[slot]] for slot in hidden}
-            chosen = first(ranked(keys), distributions, how.count, number)
+            chosen = first(rank_slots(keys), distributions, how.count, number)
             yield {slot: tokens[slot] for slot in chosen}, probability
         return
     for ranking, chance in rankings(distributions, hidden, how.order):
@@ -396,10 +396,10 @@ def rankings(
         return [(ranking, 1 / factorial(len(hidden))) for ranking in permutations(hidden)]
     if order == "left-to-right":
         return [(hidden, 1.0)]
-    return [(ranked({slot: sureness(distributions[slot].read, order) for slot in hidden}), 1.0)]
+    return [(rank_slots({slot: sureness(distributions[slot].read, order) for slot in hidden}), 1.0)]
 
 
-def ranked(keys: Mapping[int, float]) -> list[int]:
+def rank_slots(keys: Mapping[int, float]) -> list[int]:
     """Slots by falling key, of equals the lower slot first."""
     return sorted(keys, key=lambda slot: (-keys[slot], slot))
 

@@ -406,7 +406,7 @@ def signature(**entries: Any) -> str:
     return _join_entries({"study": _study()} | entries | versions)
 
 
-def signed(run: str, **entries: Any) -> str:
+def sign_run(run: str, **entries: Any) -> str:
     """The signature of what a study says of a run: the run's own, the study, what it was asked."""
     return f"{run}|{_join_entries({'study': _study()} | entries)}"
 
@@ -477,7 +477,7 @@ def one_line(text: str) -> str:
     return visible(text).replace("\n", "\\n").replace("\t", "\\t")
 
 
-def shortened(text: str) -> str:
+def shorten(text: str) -> str:
     """The text with words that no screen has room for cut in the middle."""
     return LONG_WORD.sub(lambda word: f"{word[0][:CUT]}…{word[0][-CUT:]}", text)
 

@@ -89,6 +89,10 @@ class Model(Conditionals, Reader, Protocol):
     def whole_vocabulary(self) -> bool:
         """Whether one pass scores every token at a hidden site."""
 
+    @property
+    def is_own(self) -> bool:
+        """Whether it is an object of the user's own, which no name loads again."""
+
     def to(self, *, device: str | None = None, dtype: str | None = None) -> "Model":
         """The same model on another device or in another precision."""
         ...

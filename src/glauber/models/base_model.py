@@ -32,6 +32,7 @@ class BaseModel:
     length: int | None = None  # of every text, for models of texts of one length
     hidden_token: int | None = None  # the mask token
     whole_vocabulary: bool = True  # whether one pass scores every token at a hidden site
+    is_own: bool = False  # whether it is an object of the user's own, which no name loads again
     texts: Sequence[str] = ()  # where chains start by default, instead of the bundled passages
     int8: bool = False  # whether the products of the encoder are computed in 8-bit integers
     dtypes: Sequence[str] = tuple(DTYPES)  # in which it can compute

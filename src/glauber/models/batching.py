@@ -32,12 +32,12 @@ ACTIVATIONS = 2**32  # bytes of activations in one GPU call of a model
 CALL_TOKENS = 768  # about this many tokens keep a core's matrix products busy; more gains little
 
 
-def rows_at_once(row_bytes: int, device: torch.device | str = "cpu", *, held: int = 0) -> int:
+def rows_at_once(row_bytes: int, device: torch.device | str = "cpu", *, max_bytes: int = 0) -> int:
     """How many rows that take so many bytes each are worked on together: at least one.
 
-    held is the room for all of them in bytes, by default HELD, or HELD_CUDA on a GPU.
+    max_bytes is the room for all of them in bytes, by default HELD, or HELD_CUDA on a GPU.
     """
-    room = held or (HELD_CUDA if torch.device(device).type == "cuda" else HELD)
+    room = max_bytes or (HELD_CUDA if torch.device(device).type == "cuda" else HELD)
     return max(1, room // max(1, row_bytes))
 
 
@@ -161,7 +161,7 @@ class PaddedRows:
     budget: int
 
     def __call__(self, tokens: Tensor, sites: Tensor, candidates: Tensor | None) -> Tensor:
-        size = rows_at_once(self.row_bytes(tokens.shape[1], sites.shape[1]), held=self.budget)
+        size = rows_at_once(self.row_bytes(tokens.shape[1], sites.shape[1]), max_bytes=self.budget)
         if size >= len(tokens):
             return self.forward(tokens, sites, candidates)
         answers = []

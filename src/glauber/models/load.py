@@ -2,16 +2,13 @@
 
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from glauber.foundation.call import record_model
 from glauber.foundation.errors import GlauberError
 from glauber.foundation.study import one_of
 from glauber.models.base import Conditionals, Model
 from glauber.models.base_model import BaseModel
-from glauber.models.causal_lm import CausalLM
-from glauber.models.diffusion_lm import DiffusionLM
-from glauber.models.masked_lm import MaskedLM
-from glauber.models.own import Own
 from glauber.models.shelf import FAMILIES, INVERSE_FOLDING, Options, check_fetched
 from glauber.models.weights import (
     SPLIT,
@@ -23,6 +20,9 @@ from glauber.models.weights import (
     kind_of,
     split_name,
 )
+
+if TYPE_CHECKING:
+    from glauber.models.causal_lm import CausalLM
 
 KINDS = ("auto", "masked", "causal", "diffusion")
 
@@ -82,8 +82,10 @@ def _of_name(name: str, options: Options) -> Model:
     return _load_gguf(name, options) if name.endswith(".gguf") else _load(name, options)
 
 
-def _load_gguf(name: str, options: Options) -> CausalLM:
+def _load_gguf(name: str, options: Options) -> "CausalLM":
     """An autoregressive model from one GGUF file."""
+    from glauber.models.causal_lm import CausalLM
+
     file = Path(name)
     if not file.is_file():
         raise GlauberError(f"there is no file {file}.")
@@ -98,7 +100,7 @@ def _load_gguf(name: str, options: Options) -> CausalLM:
     return model
 
 
-def _load(name: str, options: Options) -> MaskedLM | CausalLM | DiffusionLM:
+def _load(name: str, options: Options) -> BaseModel:
     """The model of a folder or a hub name, of a kind that its config allows."""
     name, carried = split_name(name)
     check_fetched(name)
@@ -114,20 +116,26 @@ def _load(name: str, options: Options) -> MaskedLM | CausalLM | DiffusionLM:
     return model
 
 
-def _load_kind(name: str, kind: str, options: Options) -> MaskedLM | CausalLM | DiffusionLM:
+def _load_kind(name: str, kind: str, options: Options) -> BaseModel:
     device, dtype, trust = options.device, options.dtype, options.trust_remote_code
     token, shift = options.mask_token, options.shift
-    if kind == "diffusion":  # its code is not run, whatever is trusted
+    if kind == "diffusion":
+        from glauber.models.diffusion_lm import DiffusionLM  # its code is never run
+
         return DiffusionLM.load(name, device=device, dtype=dtype, mask_token=token, shift=shift)
     if shift or device == SPLIT:
         option = "shift" if shift else f"device {SPLIT}"
         raise GlauberError(f"{option} is for diffusion LMs, and {name} is a {kind} LM.")
     if kind == "masked":
+        from glauber.models.masked_lm import MaskedLM
+
         return MaskedLM.load(
             name, device=device, dtype=dtype, trust_remote_code=trust, mask_token=token
         )
     if token is not None:
         raise GlauberError(f"{name} is an autoregressive LM: it has no mask token.")
+    from glauber.models.causal_lm import CausalLM
+
     model = CausalLM.load(name, device=device, dtype=dtype, trust_remote_code=trust)
     model.check_causal()
     return model
@@ -153,7 +161,12 @@ def _of_object(rule: Conditionals, device: str, dtype: str, exact: bool) -> Mode
         raise GlauberError(
             f"{type(rule).__name__} is no model: it needs vocab_size and scores, or a name."
         )
-    model = rule if isinstance(rule, BaseModel) else Own(rule)
+    if isinstance(rule, BaseModel):
+        model = rule
+    else:
+        from glauber.models.own import Own
+
+        model = Own(rule)
     if exact:
         check_exact(model.dtype)
     converted = exact and dtype == "float64"

@@ -34,7 +34,6 @@ from glauber.models.forward.checkpoint import (
 )
 from glauber.models.forward.description import Description, Head
 from glauber.models.forward.encoder import Encoder, lay_out, lay_out_head, scores_of
-from glauber.models.forward.encoder_int8 import EncoderInt8
 from glauber.models.forward.families import ENCODERS, describe, family_of, head_of
 from glauber.models.forward.guard import Record
 from glauber.models.forward.packed import PackedRows
@@ -306,7 +305,11 @@ class MaskedLM(OnePass):
         apart = 0.0 if compared_before else self._compare(encoder)
         if apart <= guard.tolerance(described, self.weights.dtype):
             self._head = partial(scores_of, lay_out_head(head))
-            return EncoderInt8(described) if self.int8 else encoder
+            if not self.int8:
+                return encoder
+            from glauber.models.forward.encoder_int8 import EncoderInt8
+
+            return EncoderInt8(described)
         if self.int8:
             raise GlauberError(
                 f"int8 is not there for {self.name}: our forward pass, which it rounds, differs "

@@ -31,6 +31,8 @@ PROBE_LENGTHS = (4, 1, 2, 3, *range(5, 65))
 class Own(BaseModel):
     """A rule of one's own with all that studies ask of a model."""
 
+    is_own = True
+
     def __init__(self, rule: Conditionals) -> None:
         self.rule = rule
         self.vocab_size = int(rule.vocab_size)

@@ -119,7 +119,7 @@ class Text:
         return list(self._backend(text, add_special_tokens=False)["input_ids"])
 
     @cached_property
-    def around(self) -> tuple[list[int], list[int]]:
+    def boundary_tokens(self) -> tuple[list[int], list[int]]:
         """The special tokens that stand before a text and behind it."""
         for letter in [self._own([token]) for token in self.normal[:50]] + ["a", ""]:
             inner = self.pieces(letter)
@@ -138,7 +138,7 @@ class Text:
         return {int(token) for token in self._backend.all_special_ids}
 
     @cached_property
-    def unknown(self) -> set[int]:
+    def unknown_tokens(self) -> set[int]:
         """Tokens that stand for what the vocabulary cannot spell."""
         unknown = getattr(getattr(self._backend, "model", None), "unk_token", None)
         return {
@@ -152,7 +152,7 @@ class Text:
         """Tokens that are neither special nor unused, in rising order."""
         names = self._vocabulary.items()
         used = {token for name, token in names if not UNUSED.fullmatch(name)}
-        return sorted(used - self.special - self.unknown)
+        return sorted(used - self.special - self.unknown_tokens)
 
     @cached_property
     def letters(self) -> set[str]:
@@ -172,7 +172,7 @@ class Text:
     @cached_property
     def _left_out(self) -> set[int]:
         shown = {token for token in self.special if SHOWN.fullmatch(self.spell(token))}
-        return (self.special - shown - self.unknown) | {PAD}
+        return (self.special - shown - self.unknown_tokens) | {PAD}
 
     def _whole(self, text: str) -> list[int]:
         """The tokens of a text with the special ones around it."""
@@ -208,7 +208,7 @@ class Text:
         for row in rows:
             once = self.pieces(join(row))
             same = once == row or self.pieces(join(once)) == once
-            good += same and bool(once) and not self.unknown & set(once)
+            good += same and bool(once) and not self.unknown_tokens & set(once)
         return good / PROBES
 
 
@@ -280,7 +280,7 @@ class Vocabulary:
 
         The tokens in `before` are put in front of each text and are not free.
         """
-        opening, closing = self.text.around
+        opening, closing = self.text.boundary_tokens
         head = [*opening, *before]
         longest = len(head) + max(len(row) for row in pieces) + len(closing)
         tokens = torch.full((len(pieces), longest), PAD)
@@ -323,7 +323,7 @@ class Vocabulary:
         return None if first is None else self._first_unknown(text, 0, len(text), first)
 
     def _is_unknown(self, token: int) -> bool:
-        return token in self.text.unknown or token >= self.size
+        return token in self.text.unknown_tokens or token >= self.size
 
     def _first_unknown(
         self, text: str, begin: int, end: int, lost: int | None = None
@@ -343,7 +343,7 @@ class Vocabulary:
         """
         if not self.tokenizer.is_fast and not self.text.letters:
             raise GlauberError("this tokenizer does not say which tokens make up one word.")
-        opening, closing = (len(part) for part in self.text.around)
+        opening, closing = (len(part) for part in self.text.boundary_tokens)
         rows = [[PAD] * opening + self._words(text) + [PAD] * closing for text in texts]
         table = torch.full((len(rows), max(len(row) for row in rows)), PAD)
         for i, row in enumerate(rows):
@@ -394,7 +394,7 @@ class Vocabulary:
         The defaults of a config may be numbers of ordinary tokens. So a token of the config counts
         if it is spelled in brackets and the tokenizer names no other one for the same role.
         """
-        opening, closing = self.text.around
+        opening, closing = self.text.boundary_tokens
         special = {*self.tokenizer.all_special_ids, *opening, *closing}
         for role in ROLES:
             value = getattr(self.config, f"{role}_token_id", None)

@@ -167,7 +167,7 @@ def _citation_of_run(run: Run) -> Citation:
             notes.append(
                 "the texts are not stored: what the chains began from may be read as other tokens."
             )
-        if run.vocabulary.unknown & {*run.tokens(0).ravel().tolist()}:
+        if run.vocabulary.unknown_tokens & {*run.tokens(0).ravel().tolist()}:
             notes.append("a text has unknown tokens, which are read only where `unknown` says so.")
         export = None
         if run.folder is not None:

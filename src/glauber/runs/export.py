@@ -139,7 +139,7 @@ def _write_jsonl(run: Run, out: Path, every: int) -> None:
             for chain, row in enumerate(tokens):
                 name_entry = {"name": run.spec.names[chain]} if run.spec.names else {}
                 moved = sites[chain][changed[chain]] - run.first_site
-                line = {"chain": chain, "step": step, **name_entry, "text": run.spelled(row)}
+                line = {"chain": chain, "step": step, **name_entry, "text": run.decode(row)}
                 text = json.dumps(line | {"changed": moved.tolist()}, ensure_ascii=False)
                 file.write(f"{text}\n")
 
@@ -159,7 +159,7 @@ def _write_fasta(run: Run, out: Path, every: int) -> None:
     names = run.spec.names or [""] * run.n_chains
     rows = zip(names, run.tokens(), strict=True)
     records = [
-        Row(run.spelled(row), f"{name} chain={chain} step={run.steps}")
+        Row(run.decode(row), f"{name} chain={chain} step={run.steps}")
         for chain, (name, row) in enumerate(rows)
     ]
     out.write_text(fasta(records), encoding="utf-8")
@@ -167,9 +167,9 @@ def _write_fasta(run: Run, out: Path, every: int) -> None:
 
 def start_texts(run: Run) -> list[str]:
     """The text that each chain began from, without the prefix."""
-    n_after = len(run.vocabulary.around[1])
+    n_after = len(run.vocabulary.boundary_tokens[1])
     rows = [row[run.first_site : int((row >= 0).sum()) - n_after] for row in run.tokens(0)]
-    return [run.spelled(row) for row in rows]
+    return [run.decode(row) for row in rows]
 
 
 def _given_texts(run: Run) -> list[str]:
@@ -185,7 +185,7 @@ WRITERS: dict[str, Callable[[Run, Path, int], None]] = {
     "arviz": _write_arviz,
     "parquet": _write_parquet,
     "jsonl": _write_jsonl,
-    "text": lambda run, out, every: _write_lines(map(run.spelled, run.tokens()), out),
+    "text": lambda run, out, every: _write_lines(map(run.decode, run.tokens()), out),
     "fasta": _write_fasta,
     "texts": lambda run, out, every: _write_lines(_given_texts(run), out),
     "starts": lambda run, out, every: _write_lines(start_texts(run), out),
@@ -195,7 +195,7 @@ WRITERS: dict[str, Callable[[Run, Path, int], None]] = {
 # ---- series of a run
 
 
-def forced(run: Run) -> NDArray[np.bool_]:
+def forced_steps(run: Run) -> NDArray[np.bool_]:
     """Which steps the budget of changes left no choice, (chains, steps)."""
     if run.spec.budget is None:
         return np.zeros((run.n_chains, run.steps), bool)

@@ -37,7 +37,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property, partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import pyarrow as pa
@@ -434,6 +434,8 @@ class FolderLog(Log):
     that were committed when it was opened, until it calls `newest`.
     """
 
+    folder: Path
+
     def __init__(self, folder: str | Path, *, write: bool = False) -> None:
         self.folder = Path(folder)
         self._tables: OrderedDict[tuple[str, str], ArrayTable] = OrderedDict()
@@ -530,7 +532,7 @@ class FolderLog(Log):
         for item in file_damages(self.folder, self._manifest):
             raise damage(self.folder, str(item))
 
-    def newest(self) -> "FolderLog":
+    def newest(self) -> Self:
         """A reader of the steps that are committed now; it shares what was decoded before."""
         manifest = Manifest.read(self.folder)
         if manifest == self._manifest and manifest.steps == self.steps:

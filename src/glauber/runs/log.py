@@ -10,6 +10,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
@@ -102,6 +103,7 @@ class Log(ABC):
     n_chains: int
     n_slots: int
     segment_steps: int
+    folder: Path | None = None  # none in memory
 
     @property
     @abstractmethod
@@ -118,6 +120,17 @@ class Log(ABC):
 
     def close(self) -> None:  # noqa: B027 (a log in memory has nothing to close)
         """End writing; the steps can still be read."""
+
+    def newest(self) -> Self:
+        """A reader of the steps that are committed now."""
+        return self
+
+    def tokenizer(self) -> Path | None:
+        """The folder of the tokenizer; none in memory."""
+        return None
+
+    def verify(self) -> None:  # noqa: B027 (a log in memory has no files)
+        """Compare every file with its checksum; refuse a log that is damaged."""
 
     def __enter__(self) -> Self:
         return self

@@ -18,7 +18,6 @@ from glauber.foundation.call import record_run
 from glauber.foundation.errors import GlauberError
 from glauber.foundation.progress import check_count
 from glauber.foundation.study import Result, counted, plain
-from glauber.runs.folder_log import FolderLog
 from glauber.runs.log import Log
 from glauber.runs.spec import Spec
 
@@ -42,8 +41,8 @@ class Run(Result):
     """
 
     def __init__(self, source: "str | Path | Log", vocabulary: "Vocabulary | None" = None) -> None:
-        self.log = source if isinstance(source, Log) else FolderLog(source)
-        self.folder = self.log.folder if isinstance(self.log, FolderLog) else None
+        self.log = source if isinstance(source, Log) else _open_folder(source)
+        self.folder = self.log.folder
         self._model_vocabulary = vocabulary
         if self.log.call is not None:
             self.call = self.log.call
@@ -71,8 +70,6 @@ class Run(Result):
 
     def newest(self) -> "Run":
         """The run with the steps that are committed now."""
-        if not isinstance(self.log, FolderLog):
-            return self
         log = self.log.newest()
         if log is self.log:
             return self
@@ -85,6 +82,8 @@ class Run(Result):
         """Store a run that is in memory in a new folder; the run in that folder."""
         if self.folder is not None:
             raise GlauberError(f"the run is stored already, in {self.folder}.")
+        from glauber.runs.folder_log import FolderLog
+
         log = self.log
         stored = FolderLog.create(
             folder,
@@ -163,17 +162,16 @@ class Run(Result):
         """What turns the run's tokens into text."""
         from glauber.models.vocabulary import Text
 
-        if isinstance(self.log, FolderLog):
-            return Text.open(self.log.tokenizer())
-        return self.model_vocabulary.text
+        tokenizer = self.log.tokenizer()
+        return self.model_vocabulary.text if tokenizer is None else Text.open(tokenizer)
 
     @cached_property
     def model_vocabulary(self) -> "Vocabulary":
         """The vocabulary of the run's model, which also turns text into tokens."""
         from glauber.models.vocabulary import Vocabulary
 
-        if isinstance(self.log, FolderLog):
-            return Vocabulary.open(self.log.tokenizer())
+        if (tokenizer := self.log.tokenizer()) is not None:
+            return Vocabulary.open(tokenizer)
         assert self._model_vocabulary is not None
         return self._model_vocabulary
 
@@ -224,7 +222,7 @@ class Run(Result):
 
     def text(self, chain: int = 0, step: int | None = None) -> str:
         """The text of one chain after that many steps (default: the last)."""
-        return self.spelled(self.tokens(step)[self.check_chain(chain)])
+        return self.decode(self.tokens(step)[self.check_chain(chain)])
 
     def texts(self, *, every: int) -> list[list[str]]:
         """The texts of each chain at step 0, every, 2 every, …"""
@@ -232,7 +230,7 @@ class Run(Result):
         snapshots = [[decode(row) for row in tokens] for _, tokens in self.states(every)]
         return [list(chain) for chain in zip(*snapshots, strict=True)]
 
-    def spelled(self, tokens: Iterable[int]) -> str:
+    def decode(self, tokens: Iterable[int]) -> str:
         """One row of this run's tokens as text."""
         return self.vocabulary.decode(tokens)
 
@@ -243,7 +241,7 @@ class Run(Result):
         def decode(row: NDArray[Any]) -> str:
             key = row.tobytes()
             if key not in texts:
-                texts[key] = self.spelled(row)
+                texts[key] = self.decode(row)
             return texts[key]
 
         return decode
@@ -259,8 +257,7 @@ class Run(Result):
 
     def verify(self) -> None:
         """Compare every file of a stored run with its checksum; refuse a run that is damaged."""
-        if isinstance(self.log, FolderLog):
-            self.log.verify()
+        self.log.verify()
 
     def to_dict(self) -> dict[str, Any]:
         """A run in one JSON object."""
@@ -274,7 +271,7 @@ class Run(Result):
             "temperatures": plain(self.temperatures),
             "changed": self.share_changed,
             "acceptance": self.acceptance,
-            "texts": [self.spelled(row) for row in self.tokens()],
+            "texts": [self.decode(row) for row in self.tokens()],
         }
 
     def lines(self) -> Iterable[str]:
@@ -283,8 +280,8 @@ class Run(Result):
         several = len(set(self.spec.temperatures)) > 1
         for chain in range(min(self.n_chains, SHOWN)):
             yield f"chain {chain}" + (f" at {self.temperatures[chain]:g}" if several else "")
-            yield f"  began  {self.spelled(first[chain])}"
-            yield f"  now    {self.spelled(last[chain])}"
+            yield f"  began  {self.decode(first[chain])}"
+            yield f"  now    {self.decode(last[chain])}"
         if self.n_chains > SHOWN:
             yield f"… and {counted(self.n_chains - SHOWN, 'more chain')}"
         yield (
@@ -324,8 +321,8 @@ class Run(Result):
                 "changed": changed,
                 "entropy": entropy,
                 "kept": ((first == last) & self.free).sum(axis=1) / self.free.sum(axis=1),
-                "began": [self.spelled(row) for row in first],
-                "text": [self.spelled(row) for row in last],
+                "began": [self.decode(row) for row in first],
+                "text": [self.decode(row) for row in last],
             }
         )
 
@@ -354,6 +351,12 @@ class Run(Result):
         state = "finished" if self.finished else f"of {self.spec.steps}"
         many = f"{counted(self.n_chains, 'chain')}, {self.steps} steps"
         return f"<Run {self.name}: {many}, {state}>"
+
+
+def _open_folder(folder: str | Path) -> Log:
+    from glauber.runs.folder_log import FolderLog
+
+    return FolderLog(folder)
 
 
 Folder = Annotated[Run | str | Path, "Folder of a run."]

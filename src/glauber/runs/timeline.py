@@ -67,12 +67,12 @@ class Snapshot(NamedTuple):
         return [site for site, piece in enumerate(self.pieces, self.first) if piece.changed]
 
     @property
-    def marked(self) -> str:
+    def marked_text(self) -> str:
         """The text with asterisks around what changed."""
         return "".join(map(_mark, self.pieces)).strip()
 
     @property
-    def lowered(self) -> str:
+    def lower_text(self) -> str:
         """The text with what changed in small letters: sites stay under each other."""
         pieces = (p.text.lower() if p.changed else p.text for p in self.pieces)
         return "".join(pieces).strip()
@@ -112,7 +112,8 @@ class Timeline(Result):
         if capitals:  # an asterisk is a letter of some alphabets, and would shift the sites
             yield "small letters changed since the row above"
         for snapshot in self.snapshots:
-            yield f"{snapshot.step:>8,} {snapshot.lowered if capitals else snapshot.marked}"
+            text = snapshot.lower_text if capitals else snapshot.marked_text
+            yield f"{snapshot.step:>8,} {text}"
 
     def table(self) -> list[TimelineRow]:
         """One row per moment."""

@@ -25,7 +25,7 @@ import torch
 from torch import Tensor
 
 from glauber.dynamics.kernel import Annealing, Info, State, run, start
-from glauber.dynamics.remembered import Memo, memoised
+from glauber.dynamics.remembered import Memo, run_memoised
 from glauber.foundation.errors import GlauberWarning
 from glauber.foundation.progress import check_count
 from glauber.runs.log import FIELDS, Events, Log, empty_events, resize_events
@@ -63,7 +63,7 @@ class Session:
     stopping: bool = False
     updates: int = 0
     memo: Memo | None = None
-    begun: float = field(default_factory=time.perf_counter)
+    started_at: float = field(default_factory=time.perf_counter)
     _changed: dict[torch.device, Tensor] = field(default_factory=dict)  # steps, by device
     _reported: float = 0.0
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -83,7 +83,7 @@ class Session:
     def progress(self, state: State, steps: int) -> Progress:
         """How far the session is."""
         share = sum(map(float, self._changed.values())) / self.updates
-        spent = time.perf_counter() - self.begun
+        spent = time.perf_counter() - self.started_at
         text = self.decode(state.tokens[0].tolist())
         remembered = None if self.memo is None else self.memo.rate
         step = int(state.step[0])
@@ -313,15 +313,15 @@ def _steps(planned: Plan, state: State, steps: int, *, n_devices: int, memo: Mem
     if engine in ("memoised", "prefetched"):
         if memo is None:
             memo = Memo(planned.conditionals.vocab_size, state.tokens.shape[1], budget=0)
-        return memoised(kernel, state, steps, seed=seed, memo=memo)
+        return run_memoised(kernel, state, steps, seed=seed, memo=memo)
     if planned.on_cuda:
-        from glauber.dynamics.cuda import laid_out, multi_step, replayed, steps_per_pass
+        from glauber.dynamics.cuda import graph_kernel, laid_out, multi_step, steps_per_pass
 
         if engine == "multi-step":
             per_pass = steps_per_pass(n_chains)
             return multi_step(kernel, state, steps, seed=seed, per_pass=per_pass)
         if engine == "graph":
-            kernel = replayed(kernel)
+            kernel = graph_kernel(kernel)
         elif planned.can_be_recorded:
             kernel = laid_out(kernel)
     return run(kernel, state, steps, seed=seed)
@@ -359,14 +359,14 @@ def rate(planned: Plan, *, batch_size: int | None = None) -> float:
     rows = torch.arange(min(batch_size or share, share))
     with current_device(devices[0].model.device), warnings.catch_warnings():
         warnings.simplefilter("ignore", GlauberWarning)  # the run itself says it
-        begun = begin_at(devices[0], planned.tokens[rows], rows)
+        state = begin_at(devices[0], planned.tokens[rows], rows)
         graph = choose(devices[0], len(rows), len(devices), None) in ("graph", "multi-step")
         kernel = planned.kernel
         if graph:
-            from glauber.dynamics.cuda import replayed
+            from glauber.dynamics.cuda import graph_kernel
 
-            kernel = replayed(kernel)
-        steps = run(kernel, begun, 3, seed=planned.spec.seed)
+            kernel = graph_kernel(kernel)
+        steps = run(kernel, state, 3, seed=planned.spec.seed)
         next(steps)  # compilation, recording and caches are not counted
         before = time.perf_counter()
         for _, info in steps:

@@ -25,7 +25,6 @@ from glauber.foundation.errors import GlauberError
 from glauber.foundation.json_text import Record
 from glauber.foundation.parameters import MaskToken, ModelOrName, Seed, WhereAndDtype
 from glauber.foundation.progress import check_count, check_memory, say, track
-from glauber.foundation.statistics import Floats
 from glauber.foundation.study import Default, Result, counted, internal, reported, study
 from glauber.models.base import (
     PAD,
@@ -36,10 +35,8 @@ from glauber.models.base import (
     no_mask_token,
 )
 from glauber.models.load import load
-from glauber.models.own import Own
 from glauber.models.vocabulary import Text
 from glauber.models.weights import check_device, choose_dtype, kind_of
-from glauber.runs.folder_log import FolderLog
 from glauber.runs.log import Log, MemoryLog, Segment
 from glauber.runs.run import Run
 from glauber.runs.spec import Spec, versions
@@ -64,6 +61,7 @@ KINDS = {
     "fill_log_prob": "exact for this order only; not the likelihood of the text",
     "length_log_prob": "estimate; 0 where one combination of lengths is tried",
 }
+Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
 
@@ -194,13 +192,13 @@ def read_unmasking(options: FillOptions) -> Unmasking:
     how.check()
     if "device" in options:
         check_device(options["device"])
-    if how.passes is not None and not how.counted.planned:
+    if how.passes is not None and not how.count_rule.has_plan:
         raise GlauberError(
             f"the count {how.count} has no number of passes: leave it out, or take linear or "
             "cosine."
         )
-    if how.counted.kind == "number":
-        check_count("number of tokens a pass", int(how.counted.value))
+    if how.count_rule.kind == "number":
+        check_count("number of tokens a pass", int(how.count_rule.value))
     if not how.correct and (how.between or how.correct_block is not None):
         raise GlauberError("there is nothing to correct: say by how many sweeps (correct).")
     return how
@@ -228,7 +226,7 @@ def open_masked(model: str | Conditionals, *, dtype: str = "float32", **options:
 def check_passes(how: Unmasking, fewest: int) -> None:
     """Refuses more passes than there are tokens to fill, of which no plan could fill one each."""
     tokens = fewest if how.block is None else min(how.block, fewest)
-    if how.passes is not None and how.passes > tokens and how.remasked.kind == "none":
+    if how.passes is not None and how.passes > tokens and how.remask_rule.kind == "none":
         block = "" if how.block is None else " of a block"
         raise GlauberError(
             f"{how.passes} passes are more than the {counted(tokens, 'hidden token')}{block}: each "
@@ -283,7 +281,7 @@ def _hidden_rows(model: Model, prefix: str, suffix: str, lengths: list[int]) -> 
 
 def rows_of(model: Model, pieces: Iterable[list[int]]) -> Tensor:
     """Tokens (rows, longest) with the special ones around, refused where they are too long."""
-    opening, closing = model.vocabulary.text.around
+    opening, closing = model.vocabulary.text.boundary_tokens
     rows = [torch.tensor([*opening, *row, *closing]) for row in pieces]
     tokens = torch.nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=PAD)
     check_length(model, tokens)
@@ -350,7 +348,7 @@ class GeneratedTexts:
         return np.asarray((placed * self.begin).sum(axis=1))
 
     @cached_property
-    def revised(self) -> Integers:
+    def n_revised(self) -> Integers:
         """How often (chains,) a placed token was hidden again, or redrawn to another one."""
         trace = self.trace
         remasked = trace.token == self.hidden_token
@@ -393,7 +391,7 @@ def plan_generation(
         versions=versions(),
         standard_only=True,
         unmasking=asdict(how) | ({"length": lengths} if lengths else {}),
-        own=isinstance(model, Own),
+        own=model.is_own,
     )
     return Plan(model, spec, tokens, hidden)
 
@@ -414,12 +412,12 @@ def write(
         if log.steps < log.spec.steps:
             _advance(planned, log, batch_size)
         trace, tokens = FillingLog.of_log(log), log.tokens().astype(np.int64)
-    if how.counted.planned:
+    if how.count_rule.has_plan:
         passes = most_passes(how, hidden).numpy().astype(np.int64)
     else:  # each pass fills a site of a chain that has not ended
         passes = np.zeros(n_chains, np.int64)
         np.maximum.at(passes, trace.chain, trace.step + 1)
-    run = Run(log.folder) if isinstance(log, FolderLog) else None
+    run = None if log.folder is None else Run(log.folder)
     return GeneratedTexts(tokens, hidden.numpy(), passes, trace, mask_token_of(planned.model), run)
 
 
@@ -502,9 +500,9 @@ class Generation(Result):
         return self.written.passes
 
     @property
-    def revised(self) -> Integers:
+    def n_revised(self) -> Integers:
         """How often a placed token was hidden again, or redrawn to another one, (texts,)."""
-        return self.written.revised
+        return self.written.n_revised
 
     @property
     def run(self) -> Run | None:
@@ -566,7 +564,7 @@ class Generation(Result):
                 "log_prob": total,
                 "log_prob_per_token": total / tokens,
                 "passes": int(self.passes[chain]),
-                "revised": int(self.revised[chain]),
+                "revised": int(self.n_revised[chain]),
             }
             rows.append(row)
         return rows
@@ -584,7 +582,7 @@ class Generation(Result):
         yield ""
         yield (
             f"{counted(len(rows), 'text')}; tokens filled in each: {_range(self.tokens)}, "
-            f"passes: {_range(self.passes)}, tokens revised: {int(self.revised.sum()):,}"
+            f"passes: {_range(self.passes)}, tokens revised: {int(self.n_revised.sum()):,}"
         )
         if self.blanks is not None:
             yield f"ranked by {SCORE}"
@@ -633,7 +631,7 @@ class Generation(Result):
         names = [
             f"{step + 1}" if part == 0 else f"{step + 1}, sweep {part}" for step, part in moments
         ]
-        first = len(self.spelling.around[0])
+        first = len(self.spelling.boundary_tokens[0])
         return probs, tokens, names, [str(site - first) for site in hidden]
 
 

@@ -22,6 +22,7 @@ from typing import Annotated, NamedTuple, Unpack
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from glauber.dynamics.candidates import log_probs_at
@@ -30,7 +31,6 @@ from glauber.foundation.checks import Whole
 from glauber.foundation.errors import GlauberError
 from glauber.foundation.parameters import ModelOrName, Seed
 from glauber.foundation.progress import track
-from glauber.foundation.statistics import Floats
 from glauber.foundation.study import report_skipped, study
 from glauber.models.base import Conditionals, Model, mask_token_of
 from glauber.models.batching import in_parts
@@ -54,7 +54,7 @@ from glauber.sampling.generate import (
 )
 from glauber.texts.constraints import Allow, Constraints, read_constraints
 from glauber.texts.read import Corpus, Row
-from glauber.texts.starts import called, legible, length_fault, read_texts, skip
+from glauber.texts.starts import legible, length_fault, read_texts, row_name, skip
 
 MAX_COMBINATIONS = 64  # of lengths of one text
 MAX_LENGTH = 10**6  # tokens of a blank
@@ -194,7 +194,7 @@ def _fills_of_texts(model: Model, corpus: Corpus) -> list[TextWithBlanks]:
             fills += _fills(model, row, corpus.unknown)
         except Unfillable as fault:
             if isinstance(fault, Unreadable) and corpus.unknown == "error":
-                raise GlauberError(f"{called(row)} {fault}.") from fault
+                raise GlauberError(f"{row_name(row)} {fault}.") from fault
             skipped.append(skip(row, str(fault)))
     report_skipped(skipped, len(corpus))
     return fills
@@ -220,7 +220,7 @@ def _fills(model: Model, row: Row, unknown: str) -> list[TextWithBlanks]:
     ]
     if not fills:
         raise Unfillable(EMPTY)
-    around = sum(map(len, vocabulary.text.around))
+    around = sum(map(len, vocabulary.text.boundary_tokens))
     if fault := length_fault(model, around + max(len(fill.pieces) for fill in fills)):
         raise Unfillable(fault)
     return fills
@@ -302,7 +302,7 @@ def _length_log_probs(
     hidden: Tensor,
     scored: Tensor,
     groups: list[tuple[int, tuple[int, ...]]],
-) -> Floats:
+) -> NDArray[np.float64]:
     """log p(k | c) (rows,), with one evaluation of the context for each combination of lengths."""
     combinations: dict[int, dict[tuple[int, ...], int]] = {}  # of each text: a row with the lengths
     for row, (text, lengths) in enumerate(groups):

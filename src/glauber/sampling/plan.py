@@ -4,17 +4,22 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any, TypedDict, Unpack, get_args
+from typing import TYPE_CHECKING, Annotated, Any, TypedDict, Unpack, get_args
 
 import torch
 from torch import Tensor
 
-from glauber.dynamics.constrained import Constrained, Limits, check_scan, constrained, tied_group
+from glauber.dynamics.constrained import (
+    Constrained,
+    Limits,
+    check_scan,
+    constrained_kernel,
+    tied_group,
+)
 from glauber.dynamics.draws import Fill, fill_named
 from glauber.dynamics.glauber import glauber
 from glauber.dynamics.kernel import Annealing, Kernel, start
 from glauber.dynamics.scans import SCAN_HELP, Scan, Within, scan_named
-from glauber.dynamics.unmasking import Unmasking, unmasking
 from glauber.foundation.call import Call
 from glauber.foundation.checks import OneOf, Whole
 from glauber.foundation.errors import GlauberError
@@ -30,7 +35,6 @@ from glauber.models.base import (
     mask_token_of,
 )
 from glauber.models.load import load
-from glauber.models.own import Own
 from glauber.models.weights import choose_dtype
 from glauber.runs.log import bytes_needed
 from glauber.runs.spec import Spec, versions
@@ -45,7 +49,9 @@ from glauber.texts.constraints import (
 )
 from glauber.texts.starts import named_starts, positions_of, read_sites
 
-UNMASKING_PARTS = tuple(part.name for part in fields(Unmasking))
+if TYPE_CHECKING:
+    from glauber.dynamics.unmasking import Unmasking
+
 Steps = Annotated[int, "Steps of every chain, in all.", Whole(0, 10**15)]
 CHAIN_BYTES, SITE_BYTES = 2000, 40  # of memory that a chain and a site of it take, at least
 
@@ -124,10 +130,14 @@ class Plan:
         return Limits(self.tokens.to(device), budget, tuple(groups), self.model)
 
     @cached_property
-    def unmasking(self) -> Unmasking | None:
+    def unmasking(self) -> "Unmasking | None":
         """How hidden sites are filled, if the run is a generation."""
         parts = self.spec.unmasking
-        return None if parts is None else Unmasking(**{k: parts[k] for k in UNMASKING_PARTS})
+        if parts is None:
+            return None
+        from glauber.dynamics.unmasking import Unmasking
+
+        return Unmasking(**{part.name: parts[part.name] for part in fields(Unmasking)})
 
     @property
     def rejects(self) -> bool:
@@ -148,11 +158,13 @@ class Plan:
         """The kernel of chains with these free sites (chains, length)."""
         conditionals = self.conditionals
         if self.unmasking is not None:
+            from glauber.dynamics.unmasking import unmasking
+
             hidden_token = mask_token_of(self.model)
             return unmasking(conditionals, self.unmasking, hidden_token=hidden_token, begin=free)
         scan, fill = self.scan, self.fill
         if self.limits is not None:
-            return constrained(conditionals, self.limits, scan=scan, fill=fill)
+            return constrained_kernel(conditionals, self.limits, scan=scan, fill=fill)
         within: Any = self.spec.within
         return glauber(conditionals, scan=scan, fill=fill, within=within)
 
@@ -258,7 +270,7 @@ def plan(
         )
     loaded, others = open_model(model, chosen["device"], chosen["dtype"], trust_remote_code)
     chains = 8 if texts is None and chains is None else chains
-    begun = named_starts(loaded, texts, chains=chains, length=length, prefix=prefix, freeze=frozen)
+    begin = named_starts(loaded, texts, chains=chains, length=length, prefix=prefix, freeze=frozen)
     spec = Spec(
         model=loaded.name,
         fingerprint=loaded.fingerprint,
@@ -266,7 +278,7 @@ def plan(
         dtype=loaded.dtype,
         seed=seed,
         steps=steps,
-        chains=len(begun.tokens),
+        chains=len(begin.tokens),
         temperature=temperatures,
         scan=scan.name,
         within=chosen["within"] or scan.within,
@@ -277,13 +289,13 @@ def plan(
         special_tokens=chosen["special_tokens"],
         trust_remote_code=trust_remote_code,
         versions=versions(),
-        forbid=_listed(chosen["forbid"]),
+        forbid=_as_list(chosen["forbid"]),
         standard_only=True,
         constraints=limits.to_dict() or None,
-        names=[] if texts is None else begun.names,
-        own=isinstance(loaded, Own),
+        names=[] if texts is None else begin.names,
+        own=loaded.is_own,
     )
-    planned = Plan(loaded, spec, begun.tokens, begun.free, others)
+    planned = Plan(loaded, spec, begin.tokens, begin.free, others)
     _check_plan(planned)
     return planned
 
@@ -310,7 +322,7 @@ def check_chains(chains: int | None, length: int | None = None) -> None:
         check_memory(needed, counted(chains, "chain"))
 
 
-def _listed(names: Sequence[str] | str) -> list[str]:
+def _as_list(names: Sequence[str] | str) -> list[str]:
     listed = names.split(",") if isinstance(names, str) else list(names)
     return [name.strip() for name in listed if name.strip()]
 
@@ -335,7 +347,7 @@ def _check_constraints(planned: Plan) -> None:
             f"tied sites need a model that scores its whole vocabulary at once, and "
             f"{planned.model.name} asks for each token by itself."
         )
-    n_after = len(vocabulary.text.around[1])
+    n_after = len(vocabulary.text.boundary_tokens[1])
     check_starts(
         constraints,
         planned.conditionals,

@@ -18,7 +18,7 @@ from glauber.foundation.errors import GlauberError
 from glauber.foundation.progress import say, track
 from glauber.models.base import Conditionals, Model, log_probs
 from glauber.models.batching import rows_at_once
-from glauber.runs.export import forced
+from glauber.runs.export import forced_steps
 from glauber.runs.run import Run
 from glauber.runs.spec import check_trust
 from glauber.sampling.plan import Plan, open_model
@@ -156,6 +156,6 @@ def evaluate_again(run: Run, conditionals: Conditionals, begin: int) -> tuple[Fl
             spread = torch.special.entr(values.exp()).sum(dim=1)
             entropy[:, part] = spread.view(run.n_chains, -1)
             advance((last - first) * run.n_chains)
-    unmoved = forced(run)[:, begin:]
+    unmoved = forced_steps(run)[:, begin:]
     old[unmoved] = entropy[unmoved] = 0.0
     return old, entropy

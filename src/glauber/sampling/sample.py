@@ -9,7 +9,7 @@ from typing import Annotated, TypedDict, Unpack
 
 import numpy as np
 
-from glauber.dynamics.adaptive import proposed
+from glauber.dynamics.adaptive import n_proposable
 from glauber.foundation import progress
 from glauber.foundation.call import Call, current_call
 from glauber.foundation.checks import Whole
@@ -20,13 +20,11 @@ from glauber.foundation.progress import check_memory, is_watched, say, track
 from glauber.foundation.study import Default, counted, defaults_of, study
 from glauber.models.base import Conditionals
 from glauber.models.weights import check_device
-from glauber.runs.folder_log import FolderLog
 from glauber.runs.log import Log, MemoryLog, bytes_needed
 from glauber.runs.run import Folder, Run
 from glauber.runs.spec import CHANGING, record_of
 from glauber.sampling.advance import Session, advance_chains, rate, stopped_by_interrupt
 from glauber.sampling.plan import DEFAULTS, ChainOptions, Plan, Steps, check_chains, plan
-from glauber.sampling.reopened import reopen
 
 MEASURED_STEPS = 100_000  # a run of so many steps has its rate measured before it begins
 NOT_STORED = ("out", "keep_run", "device", "batch_size", "memo", "session")  # of a run's call
@@ -126,6 +124,8 @@ def _continue(run: Run | str | Path, steps: int | None, options: ResumeOptions) 
     missing = (run.spec.steps if steps is None else steps) - run.steps
     size = bytes_needed(run.n_chains, missing, run.log.n_slots, run.free.shape[1])
     _check_size(run.folder, size)
+    from glauber.sampling.reopened import reopen
+
     planned = reopen(
         run, steps=steps, device=device, model=model, trust_remote_code=trust_remote_code
     )
@@ -142,6 +142,8 @@ def begin(planned: Plan, folder: Path | None = None) -> Log:
     if folder is None:
         return MemoryLog(planned.spec, *arrays, rejects=planned.rejects, call=call)
     check_new(folder)
+    from glauber.runs.folder_log import FolderLog
+
     save = planned.model.vocabulary.save
     return FolderLog.create(
         folder, planned.spec, *arrays, rejects=planned.rejects, save_tokenizer=save, call=call
@@ -161,6 +163,8 @@ def open_log(run: Run, planned: Plan) -> Log:
     if isinstance(run.log, MemoryLog):
         log: Log = run.log.copy()
     else:
+        from glauber.runs.folder_log import FolderLog
+
         assert isinstance(run.log, FolderLog)
         log = FolderLog(run.log.folder, write=True)
     try:
@@ -228,7 +232,7 @@ def _complete(
             advance_chains(planned, log, batch_size=batch_size, memo=memo, session=session)
         except KeyboardInterrupt:  # the second one, or one of another thread
             session.stopping = own_session = True
-    run = Run(log.folder) if isinstance(log, FolderLog) else Run(log, planned.model.vocabulary)
+    run = Run(log.folder or log, planned.model.vocabulary)
     if own_session and session.stopping:
         if run.folder is None:  # an interrupt must not lose the steps
             run = run.save(Path(tempfile.mkdtemp(prefix="glauber-")) / "run")
@@ -249,17 +253,17 @@ def _say_cost(planned: Plan, folder: Path | None, batch_size: int | None, *, don
     seconds = planned.spec.chains * missing / steps_per_second
     if missing >= MEASURED_STEPS and seconds > MEMO_SPEEDUP * progress.LONGEST:
         progress.refuse_days("steps", seconds)
-    say(cost(planned, folder, steps_per_second, done=done))
+    say(cost_line(planned, folder, steps_per_second, done=done))
 
 
-def cost(planned: Plan, folder: Path | None, steps_per_second: float, *, done: int = 0) -> str:
+def cost_line(planned: Plan, folder: Path | None, steps_per_second: float, *, done: int = 0) -> str:
     """The cost of the missing steps in one line: steps, time and space."""
     spec, adaptive = planned.spec, planned.scan.adaptive
     seconds = spec.chains * (spec.steps - done) / steps_per_second
     rows = ""
     if adaptive is not None:  # the state decides about the site of a step
         n_free = int(planned.free.sum(dim=1).max())
-        n_rows = adaptive.rows(n_free, proposed(planned.conditionals))
+        n_rows = adaptive.rows(n_free, n_proposable(planned.conditionals))
         rows = f"up to {n_rows:,} rows through the model a step, "
     return (
         f"{counted(spec.chains, 'chain')} x {spec.steps - done:,} steps on {spec.device} in "
@@ -279,7 +283,7 @@ def unused_folder(
 ) -> Path:
     """A folder name that says what the run is and is not taken."""
     temperatures = temperature if isinstance(temperature, Sequence) else [temperature]
-    shown = "-".join(f"{float(one):g}" for one in sorted(set(temperatures))[:3])
+    shown = "-".join(f"{float(value):g}" for value in sorted(set(temperatures))[:3])
     name = f"{Path(model.replace(':', '-')).name}-t{shown}-s{seed}"
     number = 1
     while (parent / f"{name}-{number}").exists():

@@ -97,7 +97,7 @@ def _split(vocabulary: Vocabulary, text: str, context: str) -> Continuation:
 
 def room(model: Model) -> int:
     """Tokens that a model reads at once, without the special ones."""
-    opening, closing = model.vocabulary.text.around
+    opening, closing = model.vocabulary.text.boundary_tokens
     return model.longest - len(opening) - len(closing)
 
 
@@ -167,7 +167,7 @@ def keys_of(texts: Sequence[Continuation], *, of: str = "contexts") -> Tensor:
 
 def words_of(model: Model, texts: Sequence[Continuation], free: Tensor) -> Tensor:
     """The word that each scored token is a piece of, (texts, length) as `laid_out`; else PAD."""
-    opening = len(model.vocabulary.text.around[0])
+    opening = len(model.vocabulary.text.boundary_tokens[0])
     all_words = model.vocabulary.words([text.whole for text in texts])
     table = torch.full(free.shape, PAD)
     for row, text in enumerate(texts):

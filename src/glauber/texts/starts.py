@@ -127,7 +127,7 @@ def _size_fault(model: Reader, before: Sequence[int], pieces: Sequence[int]) -> 
     """Why a text of these tokens cannot be read; empty if it can."""
     if not pieces:
         return "is empty"
-    opening, closing = model.vocabulary.text.around
+    opening, closing = model.vocabulary.text.boundary_tokens
     return length_fault(model, len(opening) + len(before) + len(pieces) + len(closing))
 
 
@@ -209,7 +209,7 @@ def positions_of(text: Text, sites: Iterable[int], *, prefix: str = "") -> list[
 
 
 def _first(text: Text, prefix: str) -> int:
-    return len(text.around[0]) + (len(text.pieces(prefix)) if prefix else 0)
+    return len(text.boundary_tokens[0]) + (len(text.pieces(prefix)) if prefix else 0)
 
 
 def read_sites(listed: str | Iterable[int]) -> list[int]:
@@ -288,7 +288,7 @@ def legible(vocabulary: Vocabulary, corpus: Corpus) -> tuple[list[Row], list[Ski
             index, piece = vocabulary.strange(row.text) or (0, "")
             reason = f"has {piece!r} at character {index + 1}, which is not in the vocabulary"
             if corpus.unknown == "error":
-                raise GlauberError(f"{called(row)} {reason}.")
+                raise GlauberError(f"{row_name(row)} {reason}.")
             skipped.append(skip(row, reason))
             continue
         if repair == UNREAD and any(token >= vocabulary.size for token in vocabulary.pieces(text)):
@@ -301,7 +301,7 @@ def legible(vocabulary: Vocabulary, corpus: Corpus) -> tuple[list[Row], list[Ski
     return rows, skipped
 
 
-def called(row: Row) -> str:
+def row_name(row: Row) -> str:
     """What a message calls a text: the record that a file names, or its number."""
     return f"the record {row.id!r:.60}" if row.id else f"text {row.number}"
 

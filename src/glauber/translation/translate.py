@@ -12,7 +12,7 @@ from glauber.foundation.progress import track
 from glauber.foundation.study import Default, Result, internal, report_skipped, study
 from glauber.models.weights import choose_device
 from glauber.texts.read import Corpus, Row
-from glauber.texts.starts import called, read_texts, skip
+from glauber.texts.starts import read_texts, row_name, skip
 from glauber.translation.data import SubwordVocabulary, load_vocabulary
 from glauber.translation.decoding import (
     DECODERS,
@@ -152,7 +152,7 @@ def _legible(corpus: Corpus, vocabulary: SubwordVocabulary, max_length: int) -> 
             except GlauberError as error:
                 reason = f"cannot be translated: {str(error).rstrip('.')}"
                 if unknown == "error":
-                    raise GlauberError(f"{called(row)} {reason}.") from error
+                    raise GlauberError(f"{row_name(row)} {reason}.") from error
                 break
         if reason:
             skipped.append(skip(row, reason))

@@ -41,7 +41,7 @@ def test_the_gap_is_that_of_the_dense_matrix(n, k):
 def test_any_vocabulary_and_any_weights():
     joint, space = Joint.random(3, 4, seed=2), Space(3, 4)
     law = joint.probabilities().numpy()
-    masks = Masks.weighted(space, ((0, 2), (1,), (1, 2, 3), (3,)), [0.1, 0.4, 0.3, 0.2])
+    masks = Masks.from_weights(space, ((0, 2), (1,), (1, 2, 3), (3,)), [0.1, 0.4, 0.3, 0.2])
     matrix = gibbs_matrix(law, masks)
     np.testing.assert_allclose(matrix.sum(axis=1), 1, rtol=1e-12)
     np.testing.assert_allclose(matrix.T @ law, law, atol=1e-15)
@@ -151,11 +151,11 @@ def test_what_is_refused():
     with pytest.raises(GlauberError, match="k must be from 1 to 4"):
         Masks.uniform(Space(2, 4), 0)
     with pytest.raises(GlauberError, match="hides the sites 1, 3"):
-        Masks.weighted(Space(2, 4), ((0, 2),))
+        Masks.from_weights(Space(2, 4), ((0, 2),))
     with pytest.raises(GlauberError, match="hides the sites 1"):
-        Masks.weighted(Space(2, 2), ((0,), (1,)), [1.0, 0.0])
+        Masks.from_weights(Space(2, 2), ((0,), (1,)), [1.0, 0.0])
     with pytest.raises(GlauberError, match="increasing order"):
-        Masks.weighted(Space(2, 2), ((1, 0),))
+        Masks.from_weights(Space(2, 2), ((1, 0),))
     with pytest.raises(GlauberError, match="sum to 1"):
         Masks(Space(2, 2), ((0, 1),), np.array([0.5]))
     uniform = np.full(2**16, 2.0**-16)

@@ -72,9 +72,9 @@ def test_uniform_and_least_confident():
     [
         (lambda s: Masks.uniform(s, 0), "k = 0 sites, but k must be from 1 to 3"),
         (lambda s: Masks.uniform(s, 4), "k = 4 sites"),
-        (lambda s: Masks.weighted(s, [(0,), (0, 2)]), "no mask hides the sites 1"),
-        (lambda s: Masks.weighted(s, [(0, 1, 2)], [0.0]), "positive"),
-        (lambda s: Masks.weighted(s, [(0, 3)]), "sites from 0 to 2"),
+        (lambda s: Masks.from_weights(s, [(0,), (0, 2)]), "no mask hides the sites 1"),
+        (lambda s: Masks.from_weights(s, [(0, 1, 2)], [0.0]), "positive"),
+        (lambda s: Masks.from_weights(s, [(0, 3)]), "sites from 0 to 2"),
         (lambda s: Masks.adaptive(s, [(0, 1, 2)], np.full((1, 8), 0.5)), "sum to 1"),
         (lambda s: Masks.adaptive(s, [(0, 1, 2)], np.ones((1, 7))), "8 states"),
         (lambda s: Masks(s, ((0, 1), (1, 2)), np.array([1.0, 0.0])), "no mask hides the sites 2"),

@@ -16,8 +16,8 @@ from glauber.exact.blocks.pseudolikelihood import (
     efficiency,
     fisher_information,
     fit_pairs,
-    inverted,
-    observed,
+    invert,
+    observe_masks,
     random_masks,
     smallest_difference,
 )
@@ -176,9 +176,9 @@ def test_errors_over_repetitions_agree_with_the_covariance(per_sample):
     masks = "all" if per_sample is None else per_sample
     found = error_curves(model, samples=[20_000], repetitions=400, masks=masks, seed=1)
     assert not found.missing.any()
-    apart = abs(found.mean - found.predicted) / found.standard_error
+    apart = abs(found.mean - found.prediction) / found.standard_error
     assert apart.max() < 3
-    assert (found.standard_error < 0.05 * found.predicted).all()
+    assert (found.standard_error < 0.05 * found.prediction).all()
 
 
 def test_errors_of_adaptive_masks_agree_with_the_covariance():
@@ -214,7 +214,7 @@ def test_maximum_likelihood_is_the_fisher_information():
 
 def test_what_is_refused():
     with pytest.raises(GlauberError, match="undetermined"):
-        inverted(np.diag([1.0, 0.0]))
+        invert(np.diag([1.0, 0.0]))
     family = ising_family(2)
     with pytest.raises(GlauberError, match="k = 3 sites, but k must be from 1 to 2"):
         error_curves(sites=2, blocks=[3], samples=[10])
@@ -228,7 +228,7 @@ def test_what_is_refused():
         Pseudolikelihood(family, Masks.uniform(Space(2, 3), 1))
     problem = Pseudolikelihood.of_size(family, 1)
     with pytest.raises(GlauberError, match="at least one"):
-        observed(np.ones(4), problem.masks, 0, np.random.default_rng(0))
+        observe_masks(np.ones(4), problem.masks, 0, np.random.default_rng(0))
     with pytest.raises(GlauberError, match="one data set"):
         fit_pairs(problem, np.ones((2, 2, 4)), method="lbfgs")
     with pytest.raises(GlauberError, match="newton or lbfgs"):

@@ -22,7 +22,7 @@ def test_the_largest_gap(k):
     assert block_gap(p, found.masks).value == pytest.approx(found.value, abs=1e-9)
     assert found.uniform == pytest.approx(block_gap(p, Masks.uniform(space, k)).value, abs=1e-12)
     for weights in np.random.default_rng(0).dirichlet(np.ones(len(blocks)), size=20):
-        assert block_gap(p, Masks.weighted(space, blocks, weights)).value <= found.bound
+        assert block_gap(p, Masks.from_weights(space, blocks, weights)).value <= found.bound
 
 
 @pytest.mark.parametrize("k", [1, 2])
@@ -32,7 +32,7 @@ def test_the_smallest_trace(k):
     p, blocks = model.probabilities, Masks.uniform(space, k).blocks
 
     def trace(weights):
-        masks = Masks.weighted(space, blocks, weights)
+        masks = Masks.from_weights(space, blocks, weights)
         return asymptotics(Pseudolikelihood(family, masks), ising_theta(model)).trace()
 
     found = best_masks(p, space, blocks, statistics=family.statistics)

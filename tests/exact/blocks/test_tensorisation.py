@@ -11,12 +11,12 @@ from glauber.exact.blocks.tensorisation import (
     bound_by_gap,
     bound_by_product,
     decay,
-    dissipated,
+    dissipation_sides,
     entropy_constant_bound,
     log_sobolev,
     population_bound,
     tensorisation,
-    tensorised,
+    tensorisation_sides,
 )
 from glauber.exact.models import Ising
 from glauber.exact.space import Space, over_block
@@ -115,7 +115,10 @@ def test_the_constants_lie_between_their_bounds(seed):
     assert gap.poincare / 2 <= modified.lower <= modified.upper * (1 + 1e-9)
     assert modified.lower <= whole.upper * (1 + 1e-9)
     assert whole.upper <= min(bound_by_gap(law, gap), bound_by_product(law, masks)) + 1e-12
-    both = [(tensorised(law, masks), whole.upper), (dissipated(law, masks), modified.upper)]
+    both = [
+        (tensorisation_sides(law, masks), whole.upper),
+        (dissipation_sides(law, masks), modified.upper),
+    ]
     for _ in range(200):  # no random law beats the upper bounds
         log_r = np.log(rng.dirichlet(np.full(law.size, rng.choice([0.2, 1.0, 5.0]))) + 1e-12)
         log_r -= np.log(np.exp(log_r).sum())
@@ -130,17 +133,17 @@ def test_the_two_sides_by_hand_and_their_slopes():
     masks = random_weighted(family.space, rng)
     r = rng.dirichlet(np.ones(law.size))
     f = r / law
-    kl, other, *_ = tensorised(law, masks)(np.log(r))
+    kl, other, *_ = tensorisation_sides(law, masks)(np.log(r))
     assert kl == pytest.approx(entropy(law, f))
     by_hand = 0.0
     for hidden, chance in zip(masks.blocks, masks.chances, strict=True):
         mine, theirs = (given_mask(p, 1.0, family.space, hidden) for p in (r, law))
         by_hand += chance * float(r @ np.log(mine / theirs))
     assert other == pytest.approx(by_hand)
-    assert dissipated(law, masks)(np.log(r))[1] == pytest.approx(
+    assert dissipation_sides(law, masks)(np.log(r))[1] == pytest.approx(
         dirichlet_form(law, masks, f, np.log(f))
     )
-    for sides in (tensorised(law, masks), dissipated(law, masks)):
+    for sides in (tensorisation_sides(law, masks), dissipation_sides(law, masks)):
         step = rng.normal(size=law.size) * 1e-6
         step -= step.mean()  # r stays a law
         *_, slope_above, slope_below = sides(np.log(r))
@@ -190,7 +193,7 @@ def test_what_is_refused():
 
 def test_masks_of_all_sites_know_everything_in_one_step():
     law = Ising.random(3, seed=1).probabilities
-    masks = Masks.weighted(Space(2, 3), [(0, 1, 2)])
+    masks = Masks.from_weights(Space(2, 3), [(0, 1, 2)])
     found = entropy_constant_bound(law, masks, block_gap(law, masks))
     assert (found.value, found.kind) == (1.0, "upper bound")
 
@@ -209,7 +212,7 @@ def random_law(rng, adaptive):
     weights /= weights.sum(axis=0)
     if adaptive:
         return law / law.sum(), Masks.adaptive(space, blocks, weights)
-    return law / law.sum(), Masks.weighted(space, blocks, weights[:, 0])
+    return law / law.sum(), Masks.from_weights(space, blocks, weights[:, 0])
 
 
 def tried(law, rng):

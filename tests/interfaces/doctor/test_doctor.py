@@ -34,7 +34,7 @@ def test_a_sound_machine_is_well(tiny):
     assert 0 < by_name["our forward pass"].number < 1e-4
     exact = {"batches of 1, 3 and all", "a run stopped and resumed", "steps that look ahead"}
     assert {by_name[name].number for name in exact} == {0.0}
-    assert all(one.said and "0 differ" in one.said for one in map(by_name.get, exact))
+    assert all(one.result and "0 differ" in one.result for one in map(by_name.get, exact))
 
 
 def test_an_engine_at_another_temperature_is_found(monkeypatch):
@@ -87,7 +87,7 @@ def test_an_exception_is_a_line(monkeypatch):
         raise RuntimeError(f"no kernel image in {Path.home()}/torch\nmore")
 
     check = self_test._check("a test", "cuda:0", broken)
-    assert not check.passed and check.said == "RuntimeError: no kernel image in ~/torch"
+    assert not check.passed and check.result == "RuntimeError: no kernel image in ~/torch"
     monkeypatch.setattr(self_test, "devices", broken)
     (only,) = doctor._self_test()
     assert (only.name, only.passed) == ("torch", False) and "no kernel image" in only.said
@@ -131,10 +131,10 @@ def test_damaged_and_missing_files_of_the_package_are_found(tmp_path, monkeypatc
     (tmp_path / "SUMS").write_text("".join(sorted(sums)))
     monkeypatch.setattr(doctor, "PACKAGE", tmp_path)
     monkeypatch.setattr(doctor, "SUMS", tmp_path / "SUMS")
-    assert list(doctor.bundled()) == [("one", "3 files as released", "")]
+    assert list(doctor.check_bundled()) == [("one", "3 files as released", "")]
     (tmp_path / "models/one/changed").write_bytes(b"Weights")
     (tmp_path / "models/one/gone").unlink()
-    ((name, said, state),) = doctor.bundled()
+    ((name, said, state),) = doctor.check_bundled()
     assert state == "failed" and "changed differs" in said and "gone is missing" in said
 
 

@@ -276,7 +276,7 @@ def test_an_autoregressive_model_is_exact(causal):
         assert value == pytest.approx(sum(each), abs=1e-10) and greedy == all(best)
     assert HarnessLM(causal, batch_size=1).loglikelihood(asked(PAIRS[::-1]))[::-1] == found
     tokens, _ = causal.vocabulary.encode([PAIRS[2][1]])
-    if len(causal.vocabulary.text.around[1]) == 0:
+    if len(causal.vocabulary.text.boundary_tokens[1]) == 0:
         assert found[2][0] == pytest.approx(float(causal.log_joint(tokens)), abs=1e-10)
     with pytest.raises(GlauberError, match="is autoregressive: its log-likelihood is exact"):
         HarnessLM(causal, score="pll")

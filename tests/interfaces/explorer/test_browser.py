@@ -95,7 +95,7 @@ def test_a_run_is_opened_sought_and_its_trap_leads_to_its_text(page, explorer, r
     slider.fill("150")
     until(page, 150, 150)
     inside = run.tokens(150)[0]
-    special = set(run.vocabulary.around[0] + run.vocabulary.around[1])
+    special = set(run.vocabulary.boundary_tokens[0] + run.vocabulary.boundary_tokens[1])
     assert tokens(page) == [t for t in inside.tolist() if t >= 0 and t not in special]
     band = page.get_by_role("button", name=re.compile(r"^trap, chain \d+, steps"))
     band.first.wait_for()

@@ -18,9 +18,8 @@ from glauber.dynamics.glauber import glauber as dynamics
 from glauber.dynamics.scans import scan_named
 from glauber.foundation.errors import GlauberError
 from glauber.interfaces.explorer import live
-from glauber.interfaces.explorer.live import LiveChains
+from glauber.interfaces.explorer.live import EDITS, LiveChains, Trail
 from glauber.interfaces.explorer.models import Models
-from glauber.interfaces.explorer.trail import EDITS, Trail
 from glauber.models.base import log_probs
 from glauber.models.causal_lm import CausalLM
 from glauber.models.masked_lm import MaskedLM

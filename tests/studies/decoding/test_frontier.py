@@ -106,7 +106,7 @@ def test_costs_are_the_rows_that_the_model_was_asked():
     assert before + probed == sum(rule.asked)
     for cell in found.schedules:
         how = cell.how
-        if how.counted.planned:
+        if how.count_rule.has_plan:
             groups = -(-6 // -(-6 // how.passes))
             assert cell.cost == how.passes + how.correct * groups
         elif how.count == "2":

@@ -53,7 +53,7 @@ def enumerated(spins, groups):
     counts = np.zeros((len(blocks), 2**n_sites))
     for block, sample in pairs:
         counts[blocks.index(block), states[sample]] += 1
-    masks = Masks.weighted(family.space, blocks, counts.sum(axis=1))
+    masks = Masks.from_weights(family.space, blocks, counts.sum(axis=1))
     problem = Pseudolikelihood(family, masks)
     return (
         problem,

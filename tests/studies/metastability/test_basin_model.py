@@ -10,9 +10,13 @@ from scipy.stats import binom
 from glauber.exact import committor, mean_passage_between, stationary, transition_matrix
 from glauber.foundation.errors import GlauberError
 from glauber.foundation.statistics import jackknife
-from glauber.studies.metastability.basin_model import basin_model
+from glauber.studies.metastability.basin_model import (
+    basin_model,
+    metastable_sets,
+    passage_times,
+    transition,
+)
 from glauber.studies.metastability.clusters import cluster
-from glauber.studies.metastability.metastable_sets import metastable_sets, passage_times, transition
 from glauber.studies.metastability.state_model import (
     StateModel,
     chapman_kolmogorov,
@@ -183,7 +187,7 @@ def test_true_models_pass_the_check_as_often_as_it_says(n_chains, models):
     for _ in range(models):
         labels, well = markov_chains(n_chains, rng)
         checks.append(chapman_kolmogorov(labels, well, lag=2))
-    assert all(check.judged.any() and 0 < check.unseen < 1 for check in checks)
+    assert all(check.is_judged.any() and 0 < check.unseen < 1 for check in checks)
     assert sum(check.holds for check in checks) > binom.ppf(0.001, models, 0.95)
 
 

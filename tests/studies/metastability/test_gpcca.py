@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from glauber.studies.metastability.gpcca import schur_vectors, soft_sets
+from glauber.studies.metastability.basin_model import schur_vectors, soft_sets
 from glauber.studies.metastability.state_model import state_model
 
 STORED = json.loads((Path(__file__).parents[2] / "data" / "pygpcca.json").read_text("utf-8"))

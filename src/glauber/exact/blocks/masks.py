@@ -80,7 +80,7 @@ class Masks:
     def uniform(cls, space: Space, k: int) -> Self:
         """Every block of k sites, each as likely."""
         check_block_size(k, space.length)
-        return cls.weighted(space, tuple(combinations(range(space.length), k)))
+        return cls.from_weights(space, tuple(combinations(range(space.length), k)))
 
     @classmethod
     def disjoint(cls, space: Space, k: int) -> Self:
@@ -88,7 +88,7 @@ class Masks:
         check_block_size(k, space.length)
         n = space.length
         runs = (tuple(range(first, min(first + k, n))) for first in range(0, n, k))
-        return cls.weighted(space, tuple(runs))
+        return cls.from_weights(space, tuple(runs))
 
     @classmethod
     def chromatic(cls, space: Space, couplings: ArrayLike) -> Self:
@@ -106,10 +106,10 @@ class Masks:
                 colours.append([site])
             else:
                 group.append(site)
-        return cls.weighted(space, sorted(tuple(sorted(group)) for group in colours))
+        return cls.from_weights(space, sorted(tuple(sorted(group)) for group in colours))
 
     @classmethod
-    def weighted(
+    def from_weights(
         cls, space: Space, blocks: Sequence[Block], weights: ArrayLike | None = None
     ) -> Self:
         """The given blocks with chances proportional to the weights; all as likely without."""

@@ -53,7 +53,7 @@ __all__ = [
     "efficiency",
     "fisher_information",
     "fit_pairs",
-    "observed",
+    "observe_masks",
     "random_masks",
 ]
 
@@ -81,7 +81,7 @@ def random_masks(
     return np.asarray(pairs / pairs.sum(axis=(-2, -1), keepdims=True))
 
 
-def observed(
+def observe_masks(
     counts: Floats, masks: Masks, per_sample: int | None, generator: np.random.Generator
 ) -> Floats:
     """Pairs (…, masks, size) of counts (…, size): some random masks each, or all (None)."""
@@ -301,7 +301,7 @@ class Asymptotics:
 
     def covariance(self, per_sample: int | None = 1) -> Floats:
         """n times the covariance (d, d) of the estimate; None averages all masks."""
-        inverse = inverted(self.hessian)
+        inverse = invert(self.hessian)
         spread = self.averaged_score_covariance
         if per_sample is not None:
             spread = spread + (self.score_covariance - spread) / per_sample
@@ -343,7 +343,7 @@ def smallest_difference(larger: Floats, smaller: Floats) -> float:
     return float(np.linalg.eigvalsh(larger - smaller)[0])
 
 
-def inverted(matrix: Floats) -> Floats:
+def invert(matrix: Floats) -> Floats:
     """The inverse of a positive matrix (d, d); refused if a direction is undetermined."""
     values, vectors = np.linalg.eigh(matrix)
     if not values[0] > 1e-13 * values[-1]:
@@ -365,7 +365,7 @@ class Efficiency:
     @property
     def bound_trace(self) -> float:
         """C times the trace of I^-1: an upper bound on the trace of Gamma."""
-        return self.gap.poincare * float(np.trace(inverted(self.information)))
+        return self.gap.poincare * float(np.trace(invert(self.information)))
 
     @property
     def slack(self) -> float:

@@ -70,7 +70,7 @@ def best_masks(
             f"the search over masks takes at most {LARGEST_SPACE:,} states, but there are "
             f"{space.size:,}: take fewer sites."
         )
-    equal = Masks.weighted(space, blocks)
+    equal = Masks.from_weights(space, blocks)
     criterion: Callable[[Floats], tuple[float, Cuts]] = _Gap(distribution, space, blocks)
     sign = 1
     if statistics is not None:
@@ -91,7 +91,7 @@ def best_masks(
         bound, weights = _solve(cuts)
         n_rounds += 1
     return BestMasks(
-        masks=Masks.weighted(space, blocks, best),
+        masks=Masks.from_weights(space, blocks, best),
         criterion="gap" if statistics is None else "trace",
         value=sign * value,
         bound=sign * bound,
@@ -117,7 +117,10 @@ class _Gap:
     blocks: Sequence[Block]
 
     def __call__(self, weights: Floats) -> tuple[float, Cuts]:
-        root, masks = np.sqrt(self.distribution), Masks.weighted(self.space, self.blocks, weights)
+        root, masks = (
+            np.sqrt(self.distribution),
+            Masks.from_weights(self.space, self.blocks, weights),
+        )
         dense = block_operator(self.distribution, masks) @ np.eye(self.space.size)
         dense = dense - 2 * np.outer(root, root)
         values, vectors = np.linalg.eigh((dense + dense.T) / 2)

@@ -102,7 +102,7 @@ def tensorisation(
     """The block approximate tensorisation constant of a positive distribution (size,)."""
     check_positive(distribution, masks.space)
     gap = block_gap(distribution, masks)
-    sides = tensorised(distribution, masks)
+    sides = tensorisation_sides(distribution, masks)
     starts = [
         *_tilts(distribution, gap),
         *_corners(distribution, sides),
@@ -118,7 +118,7 @@ def log_sobolev(
     check_positive(distribution, masks.space)
     gap = block_gap(distribution, masks)
     starts = [*_tilts(distribution, gap), *_random(distribution, n_starts, seed)]
-    sides = dissipated(distribution, masks)
+    sides = dissipation_sides(distribution, masks)
     return _best(
         sides,
         starts,
@@ -127,7 +127,7 @@ def log_sobolev(
     )
 
 
-def tensorised(distribution: Floats, masks: Masks) -> Sides:
+def tensorisation_sides(distribution: Floats, masks: Masks) -> Sides:
     """KL(r||q) and E_{X~r} E_K KL(r(.|X_{-K},K) || q(.|X_{-K},K)), with their derivatives."""
     logs, chances = np.log(distribution), masks.by_state
     context = _contexts(masks)
@@ -149,7 +149,7 @@ def tensorised(distribution: Floats, masks: Masks) -> Sides:
     return sides
 
 
-def dissipated(distribution: Floats, masks: Masks) -> Sides:
+def dissipation_sides(distribution: Floats, masks: Masks) -> Sides:
     """KL(r||q) and E(f, log f) = sum of (r - rP) log(r/q), with their derivatives."""
     chain = block_chain(distribution, masks)
     if distribution.size <= DENSE:

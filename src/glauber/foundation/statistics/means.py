@@ -1,6 +1,13 @@
 """Means, proportions, ratios and differences over a few chains, with their intervals.
 
 Snapshots of one chain depend on each other, chains do not: the spread is always that of chains.
+
+Values within known bounds have Gaffke's (2005) bounds, found again by Learned-Miller and Thomas
+(2019, arXiv:1905.06208). The n values and one more at the end of the range get weights that are
+uniform on the simplex; the upper end is a quantile of the weighted mean. A chain that was not seen
+may so lie at either end of the range, with a weight that n chains cannot rule out. For values of 0
+and 1 this is the interval of Clopper and Pearson. In general the level is a conjecture that no
+simulation has contradicted.
 """
 
 from dataclasses import dataclass
@@ -9,8 +16,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-
-from glauber.foundation.statistics.bounded import bounded_ends
 
 Floats = NDArray[np.float64]
 CONFIDENCE = 0.95
@@ -23,6 +28,8 @@ JACKKNIFE = f"jackknife over chains, {STUDENT}"
 TWO = "two values are too few to show how much they differ"
 ONE = "one value cannot show how much values differ"
 NONE = "no chain gave a value"
+EXACT = 50  # values up to which the distribution of the weighted mean is exact
+HALVINGS = 45  # of the range, which leaves 3e-14 of it
 NO_VARIATION = "all values are the same, so nothing shows how much they differ"
 
 
@@ -150,7 +157,7 @@ def mean_over_chains(
         and not student
     ):
         return _bounded_ratio(seen, np.ones_like(seen), ends, tail, level)
-    return measured(value, seen, tail, ends, level=level)
+    return interval_of_mean(value, seen, tail, ends, level=level)
 
 
 def _bounded_ratio(
@@ -169,7 +176,7 @@ def _left_out(sums: Floats, sizes: Floats) -> Floats:
     return np.asarray((sums.sum() - sums) / (sizes.sum() - sizes))
 
 
-def measured(
+def interval_of_mean(
     value: float,
     by_chain: Floats,
     tail: float,
@@ -273,7 +280,7 @@ def _ratio_of_sums(
     by_chain = np.full(len(of), value)
     if len(of) > 1:
         by_chain = pseudo_values(value, _left_out(got, of))
-    return measured(value, by_chain, tail, bounds, level=level, method=JACKKNIFE)
+    return interval_of_mean(value, by_chain, tail, bounds, level=level, method=JACKKNIFE)
 
 
 def ratio_over_chains(
@@ -303,10 +310,14 @@ def ratio_over_chains(
         return Estimate(value, None, level=level, n_chains=n, method=method, reason=reason)
     left = (above.sum() - above) / (below.sum() - below)
     if (above > 0).all() and (below > 0).all():
-        logarithm = measured(np.log(value), pseudo_values(np.log(value), np.log(left)), tail)
+        logarithm = interval_of_mean(
+            np.log(value), pseudo_values(np.log(value), np.log(left)), tail
+        )
         by_chain = pseudo_values(value, left)
         return _exponential(logarithm, value, standard_error(by_chain), level, method)
-    return measured(value, pseudo_values(value, left), tail, bounds, level=level, method=method)
+    return interval_of_mean(
+        value, pseudo_values(value, left), tail, bounds, level=level, method=method
+    )
 
 
 def _exponential(
@@ -403,3 +414,80 @@ def _normal_ends(n: int, tail: float) -> tuple[Floats, Floats]:
     """Ends of the interval of a mean of n normal values, in standard errors of the mean."""
     values = np.random.default_rng(n).normal(size=(20_000, n)) * np.sqrt(n)
     return mean_ends(values, tail)
+
+
+def bounded_ends(
+    sums: Floats, sizes: Floats, tail: float, bounds: tuple[float, float]
+) -> tuple[Floats, Floats]:
+    """Both ends of the interval of sum(sums) / sum(sizes), each (..., n) over independent chains.
+
+    A chain adds the sum of so many values, each within the finite bounds; of one value per chain
+    the sizes are 1. No chain is taken to be larger than the largest one given.
+    """
+    largest = sizes.max(axis=-1, keepdims=True)
+    low, high = (
+        _quantile(
+            np.concatenate([sums, end * largest], axis=-1),
+            np.concatenate([sizes, largest], axis=-1),
+            above,
+            bounds,
+        )
+        for end, above in zip(bounds, (1 - tail, tail), strict=True)
+    )
+    return low, high
+
+
+def _quantile(sums: Floats, sizes: Floats, above: float, bounds: tuple[float, float]) -> Floats:
+    """What sum(w sums) / sum(w sizes) exceeds with this probability, by bisection."""
+    low, high = (np.full(sums.shape[:-1], float(end)) for end in bounds)
+    for _ in range(HALVINGS):
+        middle = (low + high) / 2
+        higher = probability_above_zero(sums - middle[..., None] * sizes) > above
+        low, high = np.where(higher, middle, low), np.where(higher, high, middle)
+    return np.asarray((low + high) / 2)
+
+
+def probability_above_zero(values: Floats) -> Floats:
+    """P(sum(w values) > 0) of values (..., n), the weights w uniform on the simplex."""
+    return _exact(values) if values.shape[-1] <= EXACT + 1 else _saddlepoint(values)
+
+
+def _exact(values: Floats) -> Floats:
+    """By de Boor's recursion: the density of the weighted mean is a B-spline (Curry, Schoenberg).
+
+    For sorted values i to j with the j-th above zero and the i-th not, the probability is
+    (v_j F(i + 1, j) - v_i F(i, j - 1)) / (v_j - v_i).
+    """
+    ordered = np.sort(values, axis=-1)
+    n = ordered.shape[-1]
+    bound = (ordered > 0).astype(np.float64)
+    for apart in range(1, n):
+        first, last = ordered[..., : n - apart], ordered[..., apart:]
+        mixed = (first <= 0) & (last > 0)
+        gap = np.where(mixed, last - first, 1.0)
+        between = (last * bound[..., 1:] - first * bound[..., :-1]) / gap
+        bound = np.where(mixed, between, bound[..., :-1])
+    return np.asarray(bound[..., 0])
+
+
+def _saddlepoint(values: Floats) -> Floats:
+    """By Lugannani and Rice: the weights are exponential variables over their sum.
+
+    Its tails are 0 to 3% too heavy at 2.5%, for 50 values and more.
+    """
+    from scipy.special import ndtr
+
+    least, most = values.min(axis=-1), values.max(axis=-1)
+    low, high = 1 / np.minimum(least, -1e-300), 1 / np.maximum(most, 1e-300)
+    for _ in range(HALVINGS):
+        at = (low + high) / 2
+        falls = (values / (1 - at[..., None] * values)).sum(axis=-1) < 0
+        low, high = np.where(falls, at, low), np.where(falls, high, at)
+    complement = 1 - at[..., None] * values
+    with np.errstate(all="ignore"):  # a saddle at 0 is the median, up to terms of no concern here
+        root = np.sign(at) * np.sqrt(np.maximum(2 * np.log(complement).sum(axis=-1), 0.0))
+        scale = at * np.sqrt(((values / complement) ** 2).sum(axis=-1))
+        density = np.exp(-(root**2) / 2) / np.sqrt(2 * np.pi)
+        above = ndtr(-root) + density * (1 / scale - 1 / root)
+    inside = np.where(np.isfinite(above) & (np.abs(root) > 1e-4), above, 0.5)
+    return np.where(most <= 0, 0.0, np.where(least > 0, 1.0, np.clip(inside, 0.0, 1.0)))

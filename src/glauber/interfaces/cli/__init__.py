@@ -39,9 +39,9 @@ def main() -> None:
 
 def _fail(sentence: str, code: int = 2) -> NoReturn:
     """Ends the program with one line on stderr."""
-    from glauber.foundation.study import one_line, shortened
+    from glauber.foundation.study import one_line, shorten
 
-    print(f"glauber: {shortened(one_line(sentence))}", file=sys.stderr)
+    print(f"glauber: {shorten(one_line(sentence))}", file=sys.stderr)
     sys.exit(code)
 
 

@@ -53,7 +53,7 @@ class Check(NamedTuple):
     passed: bool
     number: float | None  # None: an exception
     limit: float | None
-    said: str
+    result: str
     seconds: float
 
 
@@ -88,7 +88,7 @@ class Checkup(Result):
     signature: str
 
     @property
-    def failed(self) -> list[str]:
+    def failures(self) -> list[str]:
         """What failed, by name."""
         wrong = [fact.name for fact in self.facts if fact.state == "failed"]
         return wrong + [
@@ -97,7 +97,7 @@ class Checkup(Result):
 
     @property
     def exit_code(self) -> int:
-        return 1 if self.failed else 0
+        return 1 if self.failures else 0
 
     def to_dict(self) -> Record:
         sections: dict[str, dict[str, str]] = {}
@@ -107,7 +107,7 @@ class Checkup(Result):
             "facts": sections,
             "notes": [fact.name for fact in self.facts if fact.state == "note"],
             "self_test": plain(self.checks),
-            "failed": self.failed,
+            "failed": self.failures,
             "seconds": self.seconds,
             "signature": self.signature,
         }
@@ -123,9 +123,9 @@ class Checkup(Result):
         yield "self-test" if self.checks else "self-test left out"
         for check in self.checks:
             mark, verdict = (" ", "passed") if check.passed else ("!", "failed")
-            yield f" {mark}{verdict}  {check.device}: {check.name}, {check.said}"
-        if self.failed:
-            yield f"Failed: {', '.join(self.failed)}"
+            yield f" {mark}{verdict}  {check.device}: {check.name}, {check.result}"
+        if self.failures:
+            yield f"Failed: {', '.join(self.failures)}"
         else:
             passed = f"All {counted(len(self.checks), 'check')} passed; " if self.checks else ""
             yield f"{passed}lines marked - are notes ({self.seconds:.0f} s)"
@@ -347,7 +347,7 @@ def _extras() -> Lines:
         yield extra, ", ".join(f"{name} {_version(name)}" for name in names), ""
 
 
-def bundled() -> Lines:
+def check_bundled() -> Lines:
     """Whether each folder of models or data of the package is as it was released."""
     expected = [line.split() for line in SUMS.read_text().splitlines()]
     for folder in sorted({Path(name).parent for _, name in expected}):
@@ -378,5 +378,5 @@ SECTIONS: dict[str, Callable[[], Lines]] = {
     "devices": _devices,
     "caches": _caches,
     "extras": _extras,
-    "in the package": bundled,
+    "in the package": check_bundled,
 }

@@ -21,7 +21,7 @@ from torch import Tensor
 from glauber.dynamics import kernel
 from glauber.dynamics.glauber import glauber
 from glauber.dynamics.kernel import State, run
-from glauber.dynamics.remembered import memoised
+from glauber.dynamics.remembered import run_memoised
 from glauber.exact.space import Space
 from glauber.exact.stationary import stationary
 from glauber.exact.transition import transition_matrix
@@ -52,7 +52,7 @@ class Outcome(NamedTuple):
     passed: bool
     number: float
     limit: float
-    said: str
+    result: str
 
 
 Test = Callable[[], Outcome]
@@ -103,7 +103,7 @@ def _check(name: str, device: str, test: Test) -> Check:
             return Check(name, device, False, None, None, reason(error), seconds)
     warning = "" if outcome.passed or not caught else f"; {tidy(str(caught[0].message))}"
     seconds = time.perf_counter() - start
-    return Check(name, device, *outcome[:3], outcome.said + warning, seconds)
+    return Check(name, device, *outcome[:3], outcome.result + warning, seconds)
 
 
 # ---- the engine against the exact chain
@@ -164,7 +164,7 @@ def prefetched_steps() -> Outcome:
     table, space, _ = _small_model()
     begin = _start(space.states(), "cpu")
     plain = run(glauber(table), begin, LONG_STEPS, seed=SEED)
-    ahead = memoised(glauber(table), begin, LONG_STEPS, seed=SEED, prefetch=2)
+    ahead = run_memoised(glauber(table), begin, LONG_STEPS, seed=SEED, prefetch=2)
     pairs = zip(plain, ahead, strict=True)
     n_different = sum(int((left.tokens != right.tokens).sum()) for (left, _), (right, _) in pairs)
     return _equal(n_different, f"the tokens of {LONG_STEPS} steps of {space.size} chains")
@@ -258,10 +258,10 @@ def _sample(
     out: Path | None = None,
 ) -> Run:
     """A short run of seven chains, of different lengths."""
-    words = TEXT.split()
+    text_words = TEXT.split()
     return sample(
         _model(device),
-        [" ".join(words[: 6 + number]) for number in range(7)],
+        [" ".join(text_words[: 6 + number]) for number in range(7)],
         steps=steps,
         temperature=temperature,
         seed=SEED,

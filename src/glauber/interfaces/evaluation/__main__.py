@@ -7,7 +7,7 @@ from pathlib import Path
 
 from glauber.foundation.errors import GlauberError
 from glauber.foundation.extras import need
-from glauber.foundation.study import one_line, shortened
+from glauber.foundation.study import one_line, shorten
 
 
 def main() -> None:
@@ -18,7 +18,7 @@ def main() -> None:
         import_module("glauber.interfaces.evaluation.harness")  # which registers `glauber`
         import_module("lm_eval.__main__").cli_evaluate()
     except GlauberError as error:
-        print(f"glauber: {shortened(one_line(str(error)))}", file=sys.stderr)
+        print(f"glauber: {shorten(one_line(str(error)))}", file=sys.stderr)
         sys.exit(2)
 
 

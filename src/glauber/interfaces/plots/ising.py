@@ -125,7 +125,7 @@ def plot_error_curves(curves: ErrorCurves) -> Chart:
             error=dict(array=curves.spread[row] / 2, thickness=1.5, width=3),
             trace=dict(customdata=curves.sizes),
         )
-        chart.line(curves.sizes, curves.predicted[row], color=color, width=1.5, dash="dot")
+        chart.line(curves.sizes, curves.prediction[row], color=color, width=1.5, dash="dot")
     return chart
 
 

@@ -23,7 +23,7 @@ from glauber.interfaces.plots.chart import (
 )
 from glauber.runs.snapshots import Snapshots
 from glauber.studies.metastability.basin_model import BasinModel
-from glauber.studies.metastability.basins import written
+from glauber.studies.metastability.basins import estimate_text
 from glauber.studies.metastability.clusters import Readable
 from glauber.studies.metastability.margins import format_log
 from glauber.studies.metastability.regimes import Regime
@@ -190,7 +190,7 @@ def _passage(model: BasinModel, pair: tuple[int, int]) -> str:
     passage = model.passages.at(pair)
     interval, value = passage.item().interval, float(passage.value)
     if interval is None or not np.isfinite(value) or interval[1] <= LOOSE * value:
-        return written(passage, ",.0f")
+        return estimate_text(passage, ",.0f")
     return f"{value:,.0f} (at least {interval[0]:,.0f})"
 
 
@@ -202,11 +202,11 @@ def _basin_hover(model: BasinModel, readable: Sequence[Readable] | None, basin: 
     ]
     if readable is None:
         return "\n".join(lines)
-    words = readable[basin]
-    chains = "1 chain was" if words.n_chains == 1 else f"{words.n_chains} chains were"
+    summary = readable[basin]
+    chains = "1 chain was" if summary.n_chains == 1 else f"{summary.n_chains} chains were"
     lines[-1] += f"; {chains} in it"
-    texts = [line for text in words.texts for line in wrap(text, 60)]
-    return "\n".join([*lines, f"distinctive words: {', '.join(words.words)}", *texts])
+    texts = [line for text in summary.texts for line in wrap(text, 60)]
+    return "\n".join([*lines, f"distinctive words: {', '.join(summary.words)}", *texts])
 
 
 def plot_basin_trajectory(
@@ -248,17 +248,17 @@ def plot_implied_timescales(timescales: ImpliedTimescales, *, lag: int | None = 
     chart.add_scatter(
         x=[first, last, last, first], y=[first, last, bottom, bottom], hoverinfo="skip", **shade
     )
-    for place in range(steps.value.shape[1]):
-        color, values = COLOURS[place % len(COLOURS)], steps.value[:, place]
-        name = f"timescale {place + 1}"
+    for number in range(steps.value.shape[1]):
+        color, values = COLOURS[number % len(COLOURS)], steps.value[:, number]
+        name = f"timescale {number + 1}"
         hover = f"{name}, lag %{{customdata:,}}: %{{y:,.0f}} steps"
         bars = None
         if steps.low is not None and steps.high is not None:
-            low, high = steps.low[:, place], steps.high[:, place]
+            low, high = steps.low[:, number], steps.high[:, number]
             clear = np.isfinite(low) & np.isfinite(high) & (low > 0)
             low, high = (np.where(clear, end, values) for end in (low, high))
             bars = ends(values, low, high) | dict(thickness=1.2, width=0)
-        shifted = lags * 1.02 ** (place - (steps.value.shape[1] - 1) / 2)  # bars side by side
+        shifted = lags * 1.02 ** (number - (steps.value.shape[1] - 1) / 2)  # bars side by side
         chart.line(
             shifted, values, name, hover, dots=True, color=color, error=bars, customdata=lags
         )
@@ -302,7 +302,7 @@ def plot_margins(result: "MarginStudy") -> Chart:
         ),
     )
     powers = -result.margins.log_leaving / np.log(10)  # logarithms: float64 has no number for some
-    said = [[format_log(log), format_log(-log)] for log in result.margins.log_leaving]
+    chances = [[format_log(log), format_log(-log)] for log in result.margins.log_leaving]
     chart.columns(
         places,
         result.margins.gaps,
@@ -310,7 +310,7 @@ def plot_margins(result: "MarginStudy") -> Chart:
         "%{text}: gap %{y:.3f}\na redraw changes it with probability %{customdata[0]}",
         text=result.tokens,
         color=[BLUE if gap > 0 else QUIET for gap in result.margins.gaps],
-        customdata=said,
+        customdata=chances,
     )
     chart.dots(
         places,
@@ -320,7 +320,7 @@ def plot_margins(result: "MarginStudy") -> Chart:
         color=INK,
         symbol="line-ew-open",
         size=14,
-        trace=dict(customdata=said, yaxis="y2"),
+        trace=dict(customdata=chances, yaxis="y2"),
     )
     return chart
 

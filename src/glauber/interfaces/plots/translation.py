@@ -129,8 +129,8 @@ def plot_losses(models: Sequence[TrainedModel]) -> Chart:
     return chart
 
 
-def _line_name(one: Evaluation) -> str:
-    how = one.decoding
+def _line_name(evaluation: Evaluation) -> str:
+    how = evaluation.decoding
     return (
         f"{how.decoder}, B = {how.n_lengths}{JUDGE_SUFFIX[how.judge] if how.n_drafts > 1 else ''}"
     )

@@ -63,7 +63,7 @@ class Recording:
     def __exit__(self, *_: object) -> None:
         _OPEN.reset(self._token)
 
-    def again(self, *, reading: bool) -> None:
+    def repeat(self, *, reading: bool) -> None:
         """The same calls follow once more; reading: with the layouts that they had."""
         self._next, self.reading = 0, reading
 

@@ -113,8 +113,8 @@ def resume(
     """Run the cells that are left; where they run may change, the results do not."""
     folder = Path(folder)
     function, arguments = _call(folder, read_sweep(folder))
-    place = {"out": folder, "on": on, "workers": workers, "address": address}
-    function(**arguments | place)
+    where_to_run = {"out": folder, "on": on, "workers": workers, "address": address}
+    function(**arguments | where_to_run)
     return _cells(folder)
 
 

@@ -125,10 +125,10 @@ def run_in_processes(
     failures = 0
     while unfinished:
         n_before = len(unfinished)
-        parts = tasks(list(unfinished.values()), TASKS_PER_WORKER * n_workers)
+        batches = tasks(list(unfinished.values()), TASKS_PER_WORKER * n_workers)
         try:
             with _pool(n_workers) as pool:
-                futures = [pool.submit(_save_task, folder, open_work, part) for part in parts]
+                futures = [pool.submit(_save_task, folder, open_work, part) for part in batches]
                 for future in as_completed(futures):
                     for cell in future.result():
                         yield unfinished.pop(cell.name)
@@ -192,11 +192,11 @@ def run_on_ray(
     cells are runs that are kept), but each needs glauber and the model.
     """
     # Ray prints what it has to say about dead workers to stdout, which is for results.
-    with redirect_stdout(sys.stderr), _connected(n_workers, address) as ray:
+    with redirect_stdout(sys.stderr), _connect(n_workers, address) as ray:
         remote = ray.remote(num_cpus=1, num_returns="streaming", max_retries=ATTEMPTS - 1)
         task, execution, work = remote(run_task), uuid.uuid4().hex, ray.put(open_work)
-        parts = tasks(cells, TASKS_PER_WORKER * n_workers)
-        streams = [task.remote(execution, work, part) for part in parts]
+        batches = tasks(cells, TASKS_PER_WORKER * n_workers)
+        streams = [task.remote(execution, work, part) for part in batches]
         try:
             while streams:
                 (stream,), streams = ray.wait(streams, num_returns=1)
@@ -224,7 +224,7 @@ def _next_cell(ray: Any, stream: Any) -> tuple[Cell, Result] | None:
 
 
 @contextmanager
-def _connected(n_workers: int, address: str | None) -> Iterator[Any]:
+def _connect(n_workers: int, address: str | None) -> Iterator[Any]:
     """Ray, connected; a cluster of our own ends with us."""
     import ray
 

@@ -32,7 +32,7 @@ from glauber.foundation.statistics import (
 from glauber.foundation.study import Result, counted, reported, study
 from glauber.models.vocabulary import RESIDUES
 from glauber.models.weights import check_device
-from glauber.runs.export import forced
+from glauber.runs.export import forced_steps
 from glauber.runs.run import Run
 from glauber.runs.spec import Spec, refuse_ties
 from glauber.sampling.reopened import COARSE, drawn_from, evaluate_again
@@ -306,7 +306,7 @@ def _first_clean_step(run: Run) -> NDArray[np.int64]:
     Sites that were redrawn need no look: their first event says whether the start had log 0.
     """
     wide = np.pad(run.free, [(0, 0), (0, 1)])  # one more, for forced sites: they keep their start
-    sites = np.where(forced(run), run.free.shape[1], run.read("site")[:, :, 0])
+    sites = np.where(forced_steps(run), run.free.shape[1], run.read("site")[:, :, 0])
     wide[np.arange(run.n_chains)[:, None], sites] = False
     left = wide[:, :-1]
     if run.spec.special_tokens and not run.spec.forbid:

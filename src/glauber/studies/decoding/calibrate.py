@@ -365,7 +365,7 @@ class PassCosts:
     noise: Floats  # standard error of it, at most
     bound: Floats  # sum less largest of the entropies, in nats
 
-    def kept(self, error: float, *, least: int = 1) -> Estimate:
+    def share_within(self, error: float, *, least: int = 1) -> Estimate:
         """The share within the error, of the passes that fill at least so many sites."""
         chosen = self.sizes >= least
         if least == 1 and (self.sizes == 1).all():
@@ -572,10 +572,10 @@ class CalibratedRule:
             count=steps[-1].count,
             tokens_a_pass=clustered_mean(held_out.sizes, held_out.text, bounds=(1.0, np.inf)),
             passes=mean_over_chains(passes, bounds=(1.0, most), student=True),
-            kept=held_out.kept(error),
-            kept_of_several=held_out.kept(error, least=2),
+            kept=held_out.share_within(error),
+            kept_of_several=held_out.share_within(error, least=2),
             texts_kept=held_out.texts_kept(error),
-            kept_writing=writing.kept(error),
+            kept_writing=writing.share_within(error),
             cost_to_bound=held_out.cost_to_bound,
             steps=steps,
             held_out=held_out,

@@ -34,7 +34,12 @@ from glauber.foundation.errors import GlauberError
 from glauber.foundation.parameters import ModelOrName, Seed, Temperature, Texts, WhereAndDtype
 from glauber.foundation.progress import Advance, check_memory, say, track
 from glauber.foundation.statistics import MIN_CHAINS, Estimate, Floats, mean_over_chains
-from glauber.foundation.statistics.means import JACKKNIFE, measured, pseudo_values, tail_probability
+from glauber.foundation.statistics.means import (
+    JACKKNIFE,
+    interval_of_mean,
+    pseudo_values,
+    tail_probability,
+)
 from glauber.foundation.study import Result, internal, reported, study
 from glauber.foundation.tables import table
 from glauber.models.base import (
@@ -113,7 +118,7 @@ def frontier(
         for order in _names("order", orders, ",")
         for count in _names("count", counts, ",")
         for remasking in _names("remasking", remask, r",(?![\d.])")
-        for number in (numbers if count_named(count).planned else [None])
+        for number in (numbers if count_named(count).has_plan else [None])
         for sweeps in correct
     ]
     for how in plans:
@@ -167,7 +172,7 @@ def _block(count: str, passes: int | None, block: int | None, length: int) -> in
     if block is not None:
         return block
     kind = count_named(count)
-    if kind.planned:
+    if kind.has_plan:
         return math.ceil(length / (passes or length))
     return int(kind.value) if kind.kind == "number" else 1
 
@@ -177,8 +182,8 @@ def rows_of(how: Unmasking, length: int) -> int:
 
     Exact for plans and numbers, and at most that for counts that look at the text.
     """
-    fixed = how.counted.kind == "number"
-    filling = math.ceil(length / how.counted.value) if fixed else how.passes or length
+    fixed = how.count_rule.kind == "number"
+    filling = math.ceil(length / how.count_rule.value) if fixed else how.passes or length
     return filling + how.correct * math.ceil(length / (how.correct_block or 1))
 
 
@@ -451,7 +456,7 @@ def _of_set(value: float, without: Floats, bounds: tuple[float, float]) -> Estim
     """
     by_text = pseudo_values(value, without)
     by_text = by_text - by_text.mean() + value
-    return measured(value, by_text, tail_probability(), bounds, method=JACKKNIFE)
+    return interval_of_mean(value, by_text, tail_probability(), bounds, method=JACKKNIFE)
 
 
 # ---- the result

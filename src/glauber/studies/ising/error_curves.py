@@ -14,7 +14,7 @@ from glauber.exact.blocks.pseudolikelihood import (
     asymptotics,
     draw_counts,
     fit_pairs,
-    observed,
+    observe_masks,
 )
 from glauber.exact.models import check_block_size, ising_family, ising_theta
 from glauber.exact.space import Floats
@@ -66,7 +66,9 @@ def errors(
     with track("mask sizes", len(ks)) as advance:
         for k in ks:
             problem = Pseudolikelihood.of_size(family, k)
-            estimate = fit_pairs(problem, observed(counts, problem.masks, per_sample, generator))
+            estimate = fit_pairs(
+                problem, observe_masks(counts, problem.masks, per_sample, generator)
+            )
             distances = ((estimate.theta - theta) ** 2).sum(axis=-1)
             squared_errors.append(np.where(estimate.converged, distances, np.nan))
             traces.append(asymptotics(problem, theta).trace(per_sample))
@@ -114,7 +116,7 @@ class ErrorCurves(Result):
         )
 
     @property
-    def predicted(self) -> Floats:
+    def prediction(self) -> Floats:
         """trace / n (ks, sizes): what the mean becomes for large n."""
         return np.asarray(self.traces[:, None] / np.array(self.sizes))
 
@@ -163,7 +165,7 @@ class ErrorCurves(Result):
                 "samples": size,
                 "mean_squared_error": self.mean[row, column],
                 "standard_error": self.standard_error[row, column],
-                "predicted": self.predicted[row, column],
+                "predicted": self.prediction[row, column],
                 "without_an_estimate": self.missing[row, column],
             }
             for row, k in enumerate(self.ks)

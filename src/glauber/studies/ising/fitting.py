@@ -14,7 +14,7 @@ from glauber.exact.blocks.pseudolikelihood import (
     asymptotics,
     draw_counts,
     fit_pairs,
-    observed,
+    observe_masks,
 )
 from glauber.exact.models import Ising, check_block_size, ising_family, ising_theta, state_counts
 from glauber.exact.space import Floats, Integers
@@ -147,7 +147,7 @@ def fit_counts(
         counts = draw_counts(family.distribution(truth), samples, 1, generator)[0]
     problem, per_sample = Pseudolikelihood.of_size(family, k), masks_per_sample(masks, samples)
     estimate = fit_pairs(
-        problem, observed(counts, problem.masks, per_sample, generator), method=method
+        problem, observe_masks(counts, problem.masks, per_sample, generator), method=method
     )
     n_samples = int(counts.sum())
     check_converged(estimate, n_samples)

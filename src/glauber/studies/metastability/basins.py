@@ -13,7 +13,7 @@ from glauber.foundation.json_text import Record
 from glauber.foundation.parameters import Device, Seed, Trust
 from glauber.foundation.progress import check_count, check_memory, check_seed, say
 from glauber.foundation.statistics import Estimates
-from glauber.foundation.study import Result, counted, plain, signed, study
+from glauber.foundation.study import Result, counted, plain, sign_run, study
 from glauber.models.weights import check_device
 from glauber.runs.embedding import Choice, check_embedder, choose_embedder
 from glauber.runs.run import Run
@@ -87,7 +87,7 @@ def basins(
         vectors=vectors,
         n_clusters=int(labels.max()) + 1,
         embedder=chosen.name,
-        signature=signed(opened.signature, embedder=chosen.name, lag=found.model.lag_steps),
+        signature=sign_run(opened.signature, embedder=chosen.name, lag=found.model.lag_steps),
     )
 
 
@@ -167,20 +167,23 @@ class Basins(BasinModel, Result):
         )
         called = "sites" if self.snapshots.run.vocabulary.letters else "words"
         for k, own in enumerate(self.readable):
+            share, staying = (
+                estimate_text(each.at(k), ".2f") for each in (self.shares, self.staying)
+            )
             yield (
-                f"basin {k}: {written(self.shares.at(k), '.2f')} of the stationary distribution "
-                f"of the connected part, {written(self.staying.at(k), '.2f')} to be in it one "
-                f"lag later, seen in {own.n_chains} of {counted(self.snapshots.n_chains, 'chain')}"
+                f"basin {k}: {share} of the stationary distribution of the connected part, "
+                f"{staying} to be in it one lag later, seen in {own.n_chains} of "
+                f"{counted(self.snapshots.n_chains, 'chain')}"
             )
             yield f"    {called}  {', '.join(own.words)}"
             yield from (f"    text   {text}" for text in own.texts)
         shown = range(min(len(self.slow.value), max(2, self.n_basins - 1)))
-        slow = ", ".join(written(self.slow.at(k), ",.0f") for k in shown)
+        slow = ", ".join(estimate_text(self.slow.at(k), ",.0f") for k in shown)
         yield f"timescales {slow} steps"
         yield "mean first-passage times in steps, from the row to the column"
         for a in range(self.n_basins):
             row = [
-                written(self.passages.at((a, b)), ",.0f") if a != b else "-"
+                estimate_text(self.passages.at((a, b)), ",.0f") if a != b else "-"
                 for b in range(self.n_basins)
             ]
             yield f"    {a}  " + "  ".join(f"{cell:>24}" for cell in row)
@@ -219,7 +222,7 @@ class Basins(BasinModel, Result):
         }
 
 
-def written(found: Estimates, style: str) -> str:
+def estimate_text(found: Estimates, style: str) -> str:
     """One figure with its interval, if it has one."""
     value, ends = float(found.value), found.item().interval
     if not np.isfinite(value):

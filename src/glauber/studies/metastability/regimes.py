@@ -40,7 +40,7 @@ class Regime:
     distances: Floats  # (chains, snapshots): 1 - cos from the chain's start
     kind: str = "estimate"
 
-    def measured(self, name: str) -> Estimate:
+    def mean(self, name: str) -> Estimate:
         """The mean of a figure over chains, with its interval; a name of BOUNDS."""
         return mean_over_chains(
             self.by_chain[name], bounds=BOUNDS[name], student=BOUNDS[name] != (0.0, 1.0)
@@ -62,31 +62,31 @@ class Regime:
 
     @property
     def changed(self) -> float:
-        return self.measured("changed").value
+        return self.mean("changed").value
 
     @property
     def kept(self) -> float:
-        return self.measured("kept").value
+        return self.mean("kept").value
 
     @property
     def entropy(self) -> float:
-        return self.measured("entropy").value
+        return self.mean("entropy").value
 
     @property
     def log_prob(self) -> float:
-        return self.measured("log_prob").value
+        return self.mean("log_prob").value
 
     @property
     def away(self) -> float:
-        return self.measured("away").value
+        return self.mean("away").value
 
     @property
     def pace(self) -> float:
-        return self.measured("pace").value
+        return self.mean("pace").value
 
     @property
     def stuck(self) -> float:
-        return self.measured("stuck").value
+        return self.mean("stuck").value
 
 
 def regime(run: Run, embedder: Choice = None, *, stride: int = 50, shortest: int = 150) -> Regime:

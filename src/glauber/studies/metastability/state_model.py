@@ -163,7 +163,7 @@ class ChapmanKolmogorov:
     difference: Estimates  # counted less predicted; its intervals hold all together
 
     @property
-    def judged(self) -> NDArray[np.bool_]:
+    def is_judged(self) -> NDArray[np.bool_]:
         """Which differences (multiples, basins, basins) have an interval to judge them by."""
         if self.difference.low is None:
             return np.zeros(self.difference.value.shape, bool)
@@ -174,28 +174,28 @@ class ChapmanKolmogorov:
     def worst(self) -> float | None:
         """The largest judged difference in its own standard errors; none where none is judged."""
         error = self.difference.standard_error
-        if error is None or not self.judged.any():
+        if error is None or not self.is_judged.any():
             return None
-        off = np.abs(self.difference.value)[self.judged]
+        off = np.abs(self.difference.value)[self.is_judged]
         with np.errstate(divide="ignore", invalid="ignore"):
-            ratios = np.where(off < 1e-12, 0.0, off / error[self.judged])
+            ratios = np.where(off < 1e-12, 0.0, off / error[self.is_judged])
         return float(np.nanmax(ratios))
 
     @property
     def unseen(self) -> float | None:
         """How far off the chance that is known least may be without being noticed."""
         low, high = self.difference.low, self.difference.high
-        if low is None or high is None or not self.judged.any():
+        if low is None or high is None or not self.is_judged.any():
             return None
-        return float(((high - low)[self.judged] / 2).max())
+        return float(((high - low)[self.is_judged] / 2).max())
 
     @property
     def holds(self) -> bool | None:
         """Whether nothing speaks against the model; none where too few chains can tell."""
         low, high = self.difference.low, self.difference.high
-        if low is None or high is None or not self.judged.any():
+        if low is None or high is None or not self.is_judged.any():
             return None
-        return bool(((low <= 0) & (high >= 0))[self.judged].all())
+        return bool(((low <= 0) & (high >= 0))[self.is_judged].all())
 
     def note(self) -> str:
         """The verdict as a sentence."""

@@ -31,7 +31,7 @@ from scipy.stats import rankdata
 from glauber.foundation.checks import Whole
 from glauber.foundation.errors import GlauberError
 from glauber.foundation.study import Result, counted, internal, one_of, reported, study
-from glauber.runs.export import forced, step_means
+from glauber.runs.export import forced_steps, step_means
 from glauber.runs.run import Run
 
 if TYPE_CHECKING:
@@ -486,7 +486,7 @@ def _mean_entropy(run: Run, sites: NDArray[np.int64], first: int) -> Floats:
     Infinite where it never was, or only while the budget of changes was spent.
     """
     entropy = run.read("entropy", first).astype(np.float64)
-    open_events = ~forced(run)[:, first:, None]
+    open_events = ~forced_steps(run)[:, first:, None]
     chain, step, slot = np.nonzero((sites >= 0) & open_events)
     total, count = np.zeros(run.free.shape), np.zeros(run.free.shape)
     redraw = chain, sites[chain, step, slot]

@@ -28,7 +28,6 @@ from glauber.foundation.errors import GlauberError
 from glauber.foundation.parameters import ModelOrName, Seed, WhereAndDtype
 from glauber.foundation.progress import say, track
 from glauber.foundation.study import counted, internal, needed, reported, study
-from glauber.foundation.tables import table
 from glauber.models.base import Model
 from glauber.models.load import load
 from glauber.sampling.advance import Session, advance_chains
@@ -378,7 +377,7 @@ def _plan(space: DesignSpace, temperatures: list[float], chains: int, seed: int)
     free = {position - 1 for position in space.positions}
     planned = plan(
         parent.model,
-        [parent.spelled],
+        [parent.text],
         steps=0,
         temperature=temperatures[0],
         seed=seed,
@@ -478,7 +477,7 @@ def _rank(
     alphabet = sorted({token for row in space.choices for token in row} | {*space.tokens.tolist()})
     return ParentDesigns(
         name=parent.name or "parent",
-        parent=parent.spelled,
+        parent=parent.text,
         positions=space.positions,
         max_mutations=space.budget,
         design_space=space.size,
@@ -634,6 +633,8 @@ class ParentDesigns:
             f"met by {counted(history.chains, 'chain')} in {history.steps:,} steps each at "
             f"temperature {' to '.join(f'{end:g}' for end in ends)}, in {history.looked_at:,} looks"
         )
+        from glauber.foundation.tables import table
+
         yield from table(
             [
                 {

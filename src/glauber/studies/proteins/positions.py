@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, NamedTuple, TypedDict
 import torch
 
 from glauber.foundation.errors import GlauberError
-from glauber.foundation.extras import need
 from glauber.foundation.study import one_of
 
 if TYPE_CHECKING:
@@ -176,6 +175,8 @@ def _range(sequence: str, part: str) -> range:
 def check_loops(positions: str) -> None:
     """Refuses a loop by its name without the package that it needs, before a model is loaded."""
     if any(part.strip().upper() in LOOPS["imgt"] for part in positions.split(",")):
+        from glauber.foundation.extras import need
+
         need(
             "proteins",
             "a loop by its name",

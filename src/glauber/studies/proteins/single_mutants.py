@@ -85,7 +85,7 @@ def single_mutants(parent: Parent, listed: Sequence[int] | str | None) -> "Singl
     return SingleMutants(
         model=model.name,
         kind=parent.kind,
-        parent=parent.spelled,
+        parent=parent.text,
         positions=positions,
         wild_type=[parent.letters[position - 1] for position in positions],
         letters=[model.vocabulary.spell(token) for token in columns],
@@ -121,7 +121,7 @@ class SingleMutants(SequenceResult):
     parent_letters: list[str] = internal()  # all of them
 
     @property
-    def ranked(self) -> list[tuple[Mutation, float]]:
+    def ranking(self) -> list[tuple[Mutation, float]]:
         """Every single mutant with its score, the best first."""
         mutants = [
             (Mutation(old, position, new), float(score))
@@ -132,7 +132,7 @@ class SingleMutants(SequenceResult):
         return sorted(mutants, key=lambda pair: (-pair[1], pair[0].position, pair[0].new))
 
     def lines(self) -> Iterable[str]:
-        ranked = self.ranked
+        ranked = self.ranking
         better = sum(score > 0 for _, score in ranked)
         yield (
             f"{len(ranked):,} single mutants at {counted(len(self.positions), 'position')}; "
@@ -159,7 +159,7 @@ class SingleMutants(SequenceResult):
                 "score": score,
                 "kind": self.kind,
             }
-            for mutation, score in self.ranked
+            for mutation, score in self.ranking
         ]
 
     def figures(self) -> "dict[str, go.Figure]":
@@ -170,6 +170,6 @@ class SingleMutants(SequenceResult):
     def records(self) -> Iterable[Row]:
         """Each single mutant with its score in the header."""
         blank = "" if all(len(letter) == 1 for letter in self.parent_letters) else " "
-        for mutation, score in self.ranked:
+        for mutation, score in self.ranking:
             sequence = blank.join(apply_mutations(self.parent_letters, (mutation,)))
             yield Row(sequence, f"{mutation} score={score:.4f}")

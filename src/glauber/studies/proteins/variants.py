@@ -149,7 +149,7 @@ class Parent(NamedTuple):
     name: str
 
     @property
-    def spelled(self) -> str:
+    def text(self) -> str:
         return str(self.model.vocabulary.decode(self.tokens.tolist()))
 
     @property
@@ -164,7 +164,7 @@ class Substitutions(NamedTuple):
     old: tuple[int, ...]
     new: tuple[int, ...]
 
-    def filled(self, places: Iterable[int]) -> Filled:
+    def fillings(self, places: Iterable[int]) -> Filled:
         """The new tokens at these of its sites."""
         return tuple((self.sites[i], self.new[i]) for i in places)
 
@@ -335,7 +335,7 @@ def mutant_fill(ask: DeferredQueries, variant: Substitutions) -> float:
     """Each changed site hidden alone in the variant."""
     total = 0.0
     for number, (i, old, new) in enumerate(zip(*variant, strict=True)):
-        others = variant.filled(other for other in range(len(variant.sites)) if other != number)
+        others = variant.fillings(other for other in range(len(variant.sites)) if other != number)
         total += ask(others, (i,), i, new) - ask(others, (i,), i, old)
     return total
 
@@ -370,7 +370,7 @@ def gain(ask: DeferredQueries, variant: Substitutions, before: int, number: int)
     inside = [i for i in range(len(variant.sites)) if before >> i & 1]
     hidden = tuple(site for i, site in enumerate(variant.sites) if not before >> i & 1)
     site = variant.sites[number]
-    new = ask(variant.filled(inside), hidden, site, variant.new[number])
+    new = ask(variant.fillings(inside), hidden, site, variant.new[number])
     return new - ask((), hidden, site, variant.old[number])
 
 
@@ -543,7 +543,7 @@ def score_variants(
     return Variants(
         model=parent.model.name,
         kind=parent.kind,
-        parent=parent.spelled,
+        parent=parent.text,
         seed=seed,
         variants=[replace(pair[0], swaps=swaps[rank]) for rank, pair in enumerate(ranked)],
         along=along,
