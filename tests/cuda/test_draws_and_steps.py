@@ -5,7 +5,7 @@ import warnings
 import pytest
 import torch
 
-from glauber.dynamics.cuda import multi_step, graph_kernel
+from glauber.dynamics.cuda import graph_kernel, multi_step
 from glauber.dynamics.draws import _by_sorting, inverse_cdf_cuda
 from glauber.dynamics.glauber import glauber
 from glauber.dynamics.kernel import run, start
@@ -77,7 +77,9 @@ def test_draws_have_their_distribution():
 
 def test_steps_of_a_graph_are_the_plain_ones():
     kernel, begin = english("bfloat16", 16)
-    plain, recorded = (last_tokens(run(k, begin, 300, seed=1)) for k in (kernel, graph_kernel(kernel)))
+    plain, recorded = (
+        last_tokens(run(k, begin, 300, seed=1)) for k in (kernel, graph_kernel(kernel))
+    )
     assert torch.equal(plain, recorded)
 
 
