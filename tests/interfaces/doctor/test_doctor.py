@@ -90,7 +90,7 @@ def test_an_exception_is_a_line(monkeypatch):
     assert not check.passed and check.result == "RuntimeError: no kernel image in ~/torch"
     monkeypatch.setattr(self_test, "devices", broken)
     (only,) = doctor._self_test()
-    assert (only.name, only.passed) == ("torch", False) and "no kernel image" in only.said
+    assert (only.name, only.passed) == ("torch", False) and "no kernel image" in only.result
 
 
 def test_without_torch_the_doctor_says_so():
