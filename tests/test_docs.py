@@ -1,5 +1,6 @@
 """What the docs name is there: files, commands and flags, pieces of the papers, functions."""
 
+import inspect
 import re
 import shutil
 import textwrap
@@ -264,3 +265,19 @@ def test_every_public_name_has_a_place_and_a_word():
     assert set(glauber.__all__) - set(glauber.ROOMS) <= shown
     assert {f"api/{room}.md" for room in glauber.ROOMS} <= set(pages())
     assert silent() == []
+
+
+def test_every_argument_of_a_chart_is_documented():
+    """In docs/adding-a-study.md, where somebody who draws an answer looks."""
+    from glauber.interfaces.plots.chart import Chart
+
+    page = (ROOT / "docs" / "adding-a-study.md").read_text(encoding="utf-8")
+    words = set(re.findall(r"\w+", " ".join(spans(page.replace("```", "")))))
+    marks = [name for name in vars(Chart) if not name.startswith("_") and name != "next_color"]
+    asked = {
+        f"{name}: {parameter.name}"
+        for name in ["__init__", *marks]
+        for parameter in inspect.signature(getattr(Chart, name)).parameters.values()
+        if parameter.name not in ("self", *words) and parameter.kind is not parameter.VAR_KEYWORD
+    }
+    assert set(marks) <= words and asked == set()

@@ -241,7 +241,7 @@ def test_a_refusal_is_one_sentence(name, place, at):
 
 def test_a_basin_is_read_by_the_residues_at_its_sites(at):
     found = ANSWERS["basins"](at)
-    said = [word for basin in found.readable for word in basin.words]
+    said = [word for basin in found.basins for word in basin.words]
     assert said and all(re.fullmatch(r"(\d|1[01]):[A-Z]", word) for word in said)
 
 

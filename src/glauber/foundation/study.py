@@ -406,11 +406,6 @@ def signature(**entries: Any) -> str:
     return _join_entries({"study": _study()} | entries | versions)
 
 
-def sign_run(run: str, **entries: Any) -> str:
-    """The signature of what a study says of a run: the run's own, the study, what it was asked."""
-    return f"{run}|{_join_entries({'study': _study()} | entries)}"
-
-
 def _study() -> str | None:
     call = current_call()
     return None if call is None else call.study

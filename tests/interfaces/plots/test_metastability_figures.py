@@ -43,23 +43,23 @@ def test_a_circle_says_whose_share_it_is(found):
 
 
 def test_a_passage_in_words(found):
-    of = found.passages
+    of = found.passage_times
     value, low, high = of.value[0, 1], of.low[0, 1], of.high[0, 1]
     (line,) = [one for one in plot_basin_network(found).data[:-1] if "from 0 to 1" in one.text]
     assert f"{value:,.0f} ({low:,.0f} to {high:,.0f}) steps" in line.text
 
 
 def test_the_timescales_and_their_bands(found):
-    figure = plot_implied_timescales(found.timescales, lag=2)
+    figure = plot_implied_timescales(found.implied_timescales, lag=2)
     lines = [trace for trace in figure.data if trace.name]
     assert len(lines) == 5 and len(figure.data) == 6  # and the shade
-    steps = found.timescales.steps
+    steps = found.implied_timescales.steps
     np.testing.assert_allclose(lines[1].y + lines[1].error_y.array, steps.high[:, 1])
     np.testing.assert_allclose(lines[1].y - lines[1].error_y.arrayminus, steps.low[:, 1])
-    np.testing.assert_array_equal(lines[0].y, found.timescales.steps.value[:, 0])
+    np.testing.assert_array_equal(lines[0].y, found.implied_timescales.steps.value[:, 0])
     assert figure.layout.shapes[0].x0 == 2
     alone = basin_model(state_labels(turning_wells(), n_chains=1, n_steps=400), lag=2)
-    figure = plot_implied_timescales(alone.timescales)
+    figure = plot_implied_timescales(alone.implied_timescales)
     assert (
         "too few chains for intervals" in figure.layout.title.text
         and len(figure.layout.shapes) == 0

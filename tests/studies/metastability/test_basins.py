@@ -45,9 +45,12 @@ def test_the_two_basins_of_a_run(tmp_path):
     assert times["kind"] == "estimate" and times["low"][0][1] < times["high"][0][1]
     assert answer["chapman_kolmogorov"]["holds"] in (True, False)
     assert list(found.figures()) == ["network", "timescales", "trajectory"]
-    assert found.frame()["text"].tolist() == [basin["texts"][0] for basin in answer["basins"]]
+    frame = found.frame()
+    assert frame["text"].tolist() == [basin["texts"][0] for basin in answer["basins"]]
+    assert frame["share_low"].tolist() == [share["interval"][0] for share in shares]
     for share in shares:
-        assert 0 <= share["low"] <= share["value"] <= share["high"] <= 1
+        low, high = share["interval"]
+        assert 0 <= low <= share["value"] <= high <= 1
     said = str(glauber.basins(run, **asked, sets=2))
     assert "cat cat" in said and "There are 2 basins, as asked." in said
     assert "of the connected part" in said and "embeddings of words" in said
@@ -66,7 +69,7 @@ def test_texts_that_an_embedding_cannot_tell_apart_are_compared_by_tokens(tmp_pa
     blind = Embedder("blind", lambda texts: np.tile([[1.0, 0.0]], (len(texts), 1)))
     found = glauber.basins(run, every=2, lag=4, clusters=3, embedder=blind)
     assert found.embedder == "tokens" and "blind gives different texts" in str(found)
-    assert {"cat cat", "dog dog"} <= {own.texts[0] for own in found.readable}
+    assert {"cat cat", "dog dog"} <= {own.texts[0] for own in found.basins}
     still = np.full((2, 40), VOCABULARY.index("cat"))
     where = np.zeros((2, 40), int)
     same = crafted_run(tmp_path / "still", still[:, :2], where, still)
@@ -85,7 +88,7 @@ def test_bad_input_is_one_sentence(tiny_folder, tmp_path):
         (short, {"clusters": 1}, "at least 2"),
         (short, {"clusters": 30}, "clusters are asked for"),
         (short, {"clusters": 10**8}, "GiB"),
-        (short, {"clusters": 10**10}, "cannot be done"),
+        (short, {"clusters": 10**10}, "not possible"),
         (short, {"sets": 1}, "at least 2"),
         (short, {"seed": -1}, "between 0 and"),
         (short, {"seed": 10**20}, "between 0 and"),

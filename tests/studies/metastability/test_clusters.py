@@ -43,7 +43,7 @@ def test_clusters_are_those_of_the_points():
     assert (cluster(vectors.astype(np.float32), 3) == found).all()
     points = np.eye(3, dtype=np.float32)[which]
     assert cluster(points).max() == 2  # no more clusters than different texts
-    for asked, given, why in ((1, points, "at least 2"), (4, points, "only 3"),
-                              (None, np.ones((2, 5, 3), np.float32), "embedding")):  # fmt: skip
+    same = np.ones((2, 5, 3), np.float32)
+    for n_clusters, vectors, why in ((4, points, "only 3"), (None, same, "embedding")):
         with pytest.raises(GlauberError, match=why):
-            cluster(given, asked)
+            cluster(vectors, n_clusters)

@@ -23,7 +23,7 @@ from glauber.interfaces.plots.chart import (
 )
 from glauber.runs.snapshots import Snapshots
 from glauber.studies.metastability.basin_model import BasinModel
-from glauber.studies.metastability.basins import estimate_text
+from glauber.studies.metastability.basins import Basins, estimate_text
 from glauber.studies.metastability.clusters import Readable
 from glauber.studies.metastability.margins import format_log
 from glauber.studies.metastability.regimes import Regime
@@ -142,6 +142,11 @@ def _correlation(rank: RankCorrelation | None) -> str:
     return f"{rank.value:.2f}{between}"
 
 
+def plot_basins(result: Basins) -> Chart:
+    """The network of the basins, with their texts."""
+    return plot_basin_network(result, result.basins)
+
+
 def plot_basin_network(model: BasinModel, readable: Sequence[Readable] | None = None) -> Chart:
     """Basins as circles, as large as their stationary share, with arrows as wide as their traffic.
 
@@ -155,7 +160,7 @@ def plot_basin_network(model: BasinModel, readable: Sequence[Readable] | None = 
     chart = Chart(
         "Basins and the transitions between them",
         "area: share of the stationary distribution; width: traffic; "
-        f"below: the most central texts (estimates, lag {model.model.lag_steps:,} steps)",
+        f"below: the most central texts (estimates, lag {model.lag:,} steps)",
         x=dict(visible=False, range=[-1.5, 1.5]),
         y=dict(visible=False, range=[-1.5, 1.5]),
         height=420 + 17 * len(key),
@@ -187,8 +192,8 @@ def plot_basin_network(model: BasinModel, readable: Sequence[Readable] | None = 
 
 def _passage(model: BasinModel, pair: tuple[int, int]) -> str:
     """A mean first passage time; an upper end that bounds nothing is left out."""
-    passage = model.passages.at(pair)
-    interval, value = passage.item().interval, float(passage.value)
+    passage = model.passage_times.item(pair)
+    interval, value = passage.interval, passage.value
     if interval is None or not np.isfinite(value) or interval[1] <= LOOSE * value:
         return estimate_text(passage, ",.0f")
     return f"{value:,.0f} (at least {interval[0]:,.0f})"
@@ -198,7 +203,7 @@ def _basin_hover(model: BasinModel, readable: Sequence[Readable] | None, basin: 
     lines = [
         f"basin {basin}: {model.shares.value[basin]:.0%} of the stationary distribution of the "
         "connected part,",
-        f"which holds {model.model.share:.0%} of the transitions",
+        f"which holds {model.connected_share:.0%} of the transitions",
     ]
     if readable is None:
         return "\n".join(lines)
@@ -221,7 +226,7 @@ def plot_basin_trajectory(
     return plot_trajectory(plane, chain=most)
 
 
-def plot_implied_timescales(timescales: ImpliedTimescales, *, lag: int | None = None) -> Chart:
+def plot_implied_timescales(timescales: ImpliedTimescales, lag: int | None = None) -> Chart:
     """Each timescale against the lag, both in steps, with intervals over chains.
 
     Below the diagonal a timescale is shorter than the lag and cannot be seen. lag marks the one

@@ -18,7 +18,7 @@ from glauber.foundation.progress import check_count, say
 from glauber.foundation.study import Result, counted, study
 from glauber.interfaces.plots.landscape import plot_topic_river, plot_trajectory
 from glauber.interfaces.plots.metastability import (
-    plot_basin_network,
+    plot_basins,
     plot_gaps_against_duration,
     plot_implied_timescales,
     plot_trap_timeline,
@@ -517,12 +517,12 @@ def _basins(run: Run, chosen: Embedder, every: int) -> Section:
     except GlauberError as error:
         return Section("basins", heading, (f"There are no basins: {error}",))
     figures = {
-        "network": plot_basin_network(partition, partition.readable),
-        "timescales": plot_implied_timescales(partition.timescales, lag=partition.model.lag_steps),
+        "network": plot_basins(partition),
+        "timescales": plot_implied_timescales(partition.implied_timescales, partition.lag),
     }
     cards = tuple(
-        Card(own.texts[0], (f"basin {number}: {', '.join(own.words)}",))
-        for number, own in enumerate(partition.readable)
+        Card(own.texts[0], (f"basin {own.basin}: {', '.join(own.words)}",))
+        for own in partition.basins
         if own.texts
     )
     bands = found_bands(basin_bands(partition), note="Basins are estimates.")

@@ -130,7 +130,7 @@ def first_seen(run: Run, trap: Trap) -> int:
 
 def basin_bands(basins: Basins) -> Iterable[Band]:
     """In which basin each chain was, with its text when it came in."""
-    labels = [", ".join(own.words) for own in basins.readable]
+    labels = [", ".join(own.words) for own in basins.basins]
     for band, number in _stretches(basins.basin_of, basins.snapshots):
         color = COLOURS[number % len(COLOURS)]  # that of the basin's circle
         yield band | {"name": f"basin {number}", "lines": [labels[number]], "color": color}

@@ -37,18 +37,20 @@ from scipy.optimize import linprog
 
 from glauber.foundation.errors import GlauberError
 from glauber.foundation.statistics import MIN_CHAINS, Estimates, Floats, jackknife
+from glauber.foundation.study import internal, reported
 from glauber.studies.metastability.state_model import (
+    SHOWN,
     Assignment,
     ChapmanKolmogorov,
     ImpliedTimescales,
     Labels,
     StateModel,
-    chains_behind,
-    chains_in,
     chapman_kolmogorov,
     check_labels,
     deeptime,
     implied_timescales,
+    n_chains_in_basins,
+    n_moving_chains,
     state_model,
     timescales,
     transition_counts,
@@ -199,14 +201,13 @@ def metastable_sets(model: StateModel, n_sets: int | None = None) -> MetastableS
             f"{n_sets} basins are asked for, but it must be 2 to {n}, the connected states."
         )
     moduli = np.append(np.sort(np.abs(np.linalg.eigvals(model.matrix)))[::-1], 0.0)
-    gaps = moduli[:-1] - moduli[1:]  # gaps[m - 1] is behind m sets
+    gaps = moduli[:-1] - moduli[1:]  # gaps[m - 1] comes after m sets
     wanted = 2 + int(gaps[1 : min(MAX_SETS, n)].argmax()) if n_sets is None else n_sets
     for number in sorted(range(2, n + 1), key=lambda other: (abs(other - wanted), -other)):
-        found = _memberships(model, number)
-        if found is not None:
-            return _sort_sets(
-                found, model.stationary, float(gaps[number - 1]), _note(n_sets, wanted, number)
-            )
+        memberships = _memberships(model, number)
+        if memberships is not None:
+            note = _note(n_sets, wanted, number)
+            return _sort_sets(memberships, model.stationary, float(gaps[number - 1]), note)
     raise GlauberError("no number of basins fits the eigenvalues: take another lag or clusters.")
 
 
@@ -226,11 +227,11 @@ def _sort_sets(memberships: Floats, stationary: Floats, gap: float, note: str) -
     return MetastableSets(ordered, ordered.argmax(axis=1), gap, note)
 
 
-def _note(asked: int | None, wanted: int, number: int) -> str:
-    how = "by the largest eigenvalue gap" if asked is None else "as asked"
+def _note(n_sets: int | None, wanted: int, number: int) -> str:
+    how = "by the largest eigenvalue gap" if n_sets is None else "as asked"
     if number == wanted:
         return f"There are {number} basins, {how}."
-    whose = "the largest eigenvalue gap" if asked is None else "the number asked for"
+    whose = "the largest eigenvalue gap" if n_sets is None else "the number asked for"
     return (
         f"There are {number} basins: {whose} is {wanted}, which splits eigenvalues of equal "
         "modulus (a complex pair) or leaves a basin empty."
@@ -243,7 +244,6 @@ class Path:
 
     basins: tuple[int, ...]
     share: float
-    kind: str = "estimate"
 
 
 @dataclass(frozen=True, eq=False)
@@ -252,20 +252,20 @@ class Transition:
 
     source: int
     target: int
-    committor: Floats  # (n,): chance of each state to reach the target before the source
     flux: float  # passages from source to target per step
     paths: tuple[Path, ...]  # the strongest first
+    committor: Floats = internal()  # (n,): chance of a state to reach the target before the source
     kind: str = "estimate"
 
 
 def passage_times(model: StateModel, assignment: Assignment, n_basins: int) -> Floats:
     """Mean first-passage times (basins, basins) in steps; nan where a basin has no state."""
     analysis = deeptime().markov.tools.analysis
-    found = np.full((n_basins, n_basins), np.nan)
+    steps = np.full((n_basins, n_basins), np.nan)
     members = np.eye(n_basins)[assignment] * model.stationary[:, None]  # (n, basins)
-    there = members.sum(axis=0) > 0
-    within = members[:, there] / members[:, there].sum(axis=0)
-    for basin in np.flatnonzero(there):
+    visited = members.sum(axis=0) > 0
+    within = members[:, visited] / members[:, visited].sum(axis=0)
+    for basin in np.flatnonzero(visited):
         target = np.flatnonzero(assignment == basin)
         # A basin that is all of a resample's states is reached at once from everywhere.
         times = (
@@ -273,8 +273,8 @@ def passage_times(model: StateModel, assignment: Assignment, n_basins: int) -> F
             if len(target) < len(assignment)
             else np.zeros(len(assignment))
         )
-        found[there, basin] = within.T @ times
-    return found
+        steps[visited, basin] = within.T @ times
+    return steps
 
 
 def transition(model: StateModel, assignment: Assignment, pair: tuple[int, int]) -> Transition:
@@ -291,7 +291,7 @@ def transition(model: StateModel, assignment: Assignment, pair: tuple[int, int])
     )
     paths = _paths(flux, assignment)
     committor = np.asarray(flux.forward_committor).clip(0, 1)
-    return Transition(source, target, committor, float(flux.total_flux) / model.lag_steps, paths)
+    return Transition(source, target, float(flux.total_flux) / model.lag_steps, paths, committor)
 
 
 def _paths(flux: Any, assignment: Assignment) -> tuple[Path, ...]:
@@ -308,21 +308,41 @@ def _paths(flux: Any, assignment: Assignment) -> tuple[Path, ...]:
     )
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class BasinModel:
     """The basins of a run, numbered by decreasing share of the stationary distribution."""
 
-    model: StateModel
-    sets: MetastableSets
-    slow: Estimates  # (states - 1,): the model's timescales in steps, slowest first
-    timescales: ImpliedTimescales  # at several lags
-    shares: Estimates  # (basins,) of the stationary distribution
-    staying: Estimates  # (basins,): chance to be in the same basin one lag later
-    passages: Estimates  # (basins, basins): mean first-passage times in steps
+    model: StateModel = internal()
+    sets: MetastableSets = internal()
+    slow: Estimates = internal()  # (states - 1,): the model's timescales in steps, slowest first
+    shares: Estimates = internal()  # (basins,) of the stationary distribution
+    staying: Estimates = internal()  # (basins,): chance to be in the same basin one lag later
+    basin_of: NDArray[np.int64] = internal()  # (chains, snapshots): -1 outside the model
+    implied_timescales: ImpliedTimescales  # at several lags
+    passage_times: Estimates  # (basins, basins): mean first-passage times in steps
     transitions: tuple[Transition, ...]  # of every ordered pair
-    check: ChapmanKolmogorov | None
-    basin_of: NDArray[np.int64]  # (chains, snapshots): where a snapshot is, -1 outside the model
+    chapman_kolmogorov: ChapmanKolmogorov | None
     notes: tuple[str, ...]  # what to keep in mind, as sentences
+
+    @reported
+    def lag(self) -> int:
+        """Lag of the model in steps."""
+        return self.model.lag_steps
+
+    @reported
+    def states(self) -> int:
+        """States that all lead to each other."""
+        return len(self.model.states)
+
+    @reported
+    def connected_share(self) -> float:
+        """Share of the transitions that lie within these states."""
+        return self.model.share
+
+    @reported
+    def timescales(self) -> Estimates:
+        """The slowest timescales of the model, in steps."""
+        return self.slow.at(slice(SHOWN))
 
     @property
     def n_basins(self) -> int:
@@ -349,19 +369,19 @@ def basin_model(
     basin_of_label = np.full(counts.shape[1], -1)
     basin_of_label[model.states] = sets.assignment
     basin_of = basin_of_label[labels]
-    n_chains_in = chains_in(basin_of)
+    n_chains_in = n_chains_in_basins(basin_of)
     figures = _figures(counts, model, sets, n_chains_in >= MIN_CHAINS)
     check = chapman_kolmogorov(labels, basin_of_label, lag=lag)
     lags = usual_lags(labels.shape[1]) if lags is None else lags
     pairs = permutations(range(sets.n_sets), 2)
     return BasinModel(
-        model,
-        sets,
-        timescales=implied_timescales(labels, lags, every=every),
+        model=model,
+        sets=sets,
         **figures,
-        transitions=tuple(transition(model, sets.assignment, pair) for pair in pairs),
-        check=check,
         basin_of=basin_of,
+        implied_timescales=implied_timescales(labels, lags, every=every),
+        transitions=tuple(transition(model, sets.assignment, pair) for pair in pairs),
+        chapman_kolmogorov=check,
         notes=_notes(model, sets, figures["slow"], check, len(labels), n_chains_in),
     )
 
@@ -376,31 +396,32 @@ def _figures(
     inside = counts[:, model.states[:, None], model.states]
     n, m = len(model.states), sets.n_sets
 
-    def of(weights: Floats) -> tuple[StateModel, NDArray[np.int64]]:
-        one = state_model(np.tensordot(weights, inside, 1), lag=model.lag, every=model.every)
-        return one, sets.assignment[one.states]
+    def reweight(weights: Floats) -> tuple[StateModel, NDArray[np.int64]]:
+        """The model in which each chain counts so often, and the basin of each of its states."""
+        other = state_model(np.tensordot(weights, inside, 1), lag=model.lag, every=model.every)
+        return other, sets.assignment[other.states]
 
     def times(weights: Floats) -> Floats:
-        one, basin = of(weights)
+        other, basin = reweight(weights)
         slow = np.full(n - 1, np.nan)
-        slow[: len(one.states) - 1] = timescales(one.matrix, one.lag_steps)
-        return np.concatenate([slow, passage_times(one, basin, m).ravel()])
+        slow[: len(other.states) - 1] = timescales(other.matrix, other.lag_steps)
+        return np.concatenate([slow, passage_times(other, basin, m).ravel()])
 
     def chances(weights: Floats) -> Floats:
-        one, basin = of(weights)
-        members = np.eye(m)[basin] * one.stationary[:, None]  # (states, basins)
+        other, basin = reweight(weights)
+        members = np.eye(m)[basin] * other.stationary[:, None]  # (states, basins)
         shares = members.sum(axis=0)
-        kept = np.einsum("ia,ij,ja->a", members, one.matrix, np.eye(m)[basin])
-        return np.stack([shares, np.where(shares > 0, kept / np.maximum(shares, 1e-300), np.nan)])
+        stays = np.einsum("ia,ij,ja->a", members, other.matrix, np.eye(m)[basin])
+        return np.stack([shares, np.where(shares > 0, stays / np.maximum(shares, 1e-300), np.nan)])
 
     time = jackknife(times, len(counts), scale="log")
     chance = jackknife(chances, len(counts), scale="logit")
     passages = time.at(np.arange(n - 1, n - 1 + m * m).reshape(m, m))
     return {
-        "slow": time.at(slice(n - 1)).where(np.array(chains_behind(counts) >= MIN_CHAINS)),
+        "slow": time.at(slice(n - 1)).where(np.array(n_moving_chains(counts) >= MIN_CHAINS)),
         "shares": chance.at(0).where(enough),
         "staying": chance.at(1).where(enough),
-        "passages": passages.where(enough[:, None] & enough),
+        "passage_times": passages.where(enough[:, None] & enough),
     }
 
 

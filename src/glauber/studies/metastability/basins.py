@@ -1,19 +1,19 @@
-"""Among which kinds of text do a run's chains stay, for how long, and where do they go next?"""
+"""Basins of a run: among which kinds of text its chains stay, for how long, and where they go."""
 
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import numpy as np
 from numpy.typing import NDArray
 
+from glauber.foundation.checks import Whole
 from glauber.foundation.errors import GlauberError
-from glauber.foundation.json_text import Record
 from glauber.foundation.parameters import Device, Seed, Trust
-from glauber.foundation.progress import check_count, check_memory, check_seed, say
-from glauber.foundation.statistics import Estimates
-from glauber.foundation.study import Result, counted, plain, sign_run, study
+from glauber.foundation.progress import check_memory, say
+from glauber.foundation.statistics import Estimate
+from glauber.foundation.study import Result, counted, internal, reported, study
 from glauber.models.weights import check_device
 from glauber.runs.embedding import Choice, check_embedder, choose_embedder
 from glauber.runs.run import Run
@@ -23,13 +23,9 @@ from glauber.studies.metastability.basin_model import LAG, BasinModel, basin_mod
 from glauber.studies.metastability.clusters import Readable, cluster, letters_at_sites, readable
 from glauber.studies.metastability.state_model import check_basins
 
-if TYPE_CHECKING:
-    import pandas
-    import plotly.graph_objects as go
-
 SNAPSHOTS = 200  # of a chain, about, where nothing else is said
-TIMESCALES = 5  # of the model, in the answer
 TABLES = 16  # of transition counts that are held at a time, at most
+PLOTS = "glauber.interfaces.plots.metastability"
 
 
 @study
@@ -40,15 +36,19 @@ def basins(
         Choice, "A sentence-transformers model, or tokens (default: the one in the package)."
     ] = None,
     clusters: Annotated[
-        int | None, "States of the model (default: half the root of the texts, 2 to 40)."
+        int | None,
+        "States of the model (default: half the root of the texts, 2 to 40).",
+        Whole(2),
     ] = None,
     lag: Annotated[
-        int | None, "Lag of the Markov model, in steps (default: five snapshots)."
+        int | None, "Lag of the Markov model, in steps (default: five snapshots).", Whole(1, 10**15)
     ] = None,
     every: Annotated[
         int | None, "One snapshot every so many steps (default: about 200 snapshots)."
     ] = None,
-    sets: Annotated[int | None, "Basins (default: by the largest eigenvalue gap)."] = None,
+    sets: Annotated[
+        int | None, "Basins (default: by the largest eigenvalue gap).", Whole(2)
+    ] = None,
     seed: Seed = 0,
     device: Device = "auto",
     trust_remote_code: Trust = False,
@@ -61,171 +61,124 @@ def basins(
     to each other.
     """
     check_basins()
-    opened = Run.of(run)
-    check_seed(seed)
+    stored = Run.of(run)
     check_device(device)
-    step = stride_of(opened, every, SNAPSHOTS)
-    lag_snapshots = _lag_in_snapshots(lag, step)
-    if sets is not None:
-        check_count("number of basins", sets, least=2)
+    step = stride_of(stored, every, SNAPSHOTS)
+    if lag is not None and lag % step:
+        raise GlauberError(
+            f"the lag is {lag} steps, but it must be a multiple of the {step} steps between "
+            "snapshots."
+        )
     if clusters is not None:
-        check_count("number of clusters", clusters, least=2)
-        needed = 8.0 * TABLES * opened.n_chains * clusters**2
-        check_memory(needed, f"counting the transitions of {clusters:,} clusters")
-    check_embedder(embedder, opened)
-    texts = snapshots(opened, every=step)
+        size = 8.0 * TABLES * stored.n_chains * clusters**2
+        check_memory(size, f"counting the transitions of {clusters:,} clusters")
+    check_embedder(embedder, stored)
+    texts = snapshots(stored, every=step)
     say(f"{texts.n_chains * len(texts):,} texts to embed and to cluster")
     chosen = choose_embedder(texts, embedder, device=device, trust_remote_code=trust_remote_code)
     vectors = chosen.vectors(texts)
     labels = cluster(vectors, clusters, seed=seed)
-    found = basin_model(labels, every=step, lag=lag_snapshots, n_sets=sets)
-    own = vars(found) | {"notes": (*found.notes, chosen.description)}
+    model = basin_model(labels, every=step, lag=lag // step if lag else LAG, n_sets=sets)
+    in_words = readable(texts.texts, vectors, model.basin_of, letters_at_sites(texts))
     return Basins(
-        **own,
-        readable=readable(texts.texts, vectors, found.basin_of, letters_at_sites(texts)),
+        **vars(model) | {"notes": (*model.notes, chosen.description)},
         snapshots=texts,
         vectors=vectors,
-        n_clusters=int(labels.max()) + 1,
         embedder=chosen.name,
-        signature=sign_run(opened.signature, embedder=chosen.name, lag=found.model.lag_steps),
+        clusters=int(labels.max()) + 1,
+        basins=[
+            Basin(**vars(own), basin=k, share=model.shares.item(k), staying=model.staying.item(k))
+            for k, own in enumerate(in_words)
+        ],
     )
 
 
-def _lag_in_snapshots(lag: int | None, every: int) -> int:
-    if lag is None:
-        return LAG
-    check_count("lag", lag, most=10**15)
-    if lag % every:
-        raise GlauberError(
-            f"the lag is {lag} steps, but it must be a multiple of the {every} steps between "
-            "snapshots."
-        )
-    return lag // every
+@dataclass(frozen=True)
+class Basin(Readable):
+    """A basin in words, and how large and how lasting it is."""
+
+    basin: int
+    share: Estimate  # of the stationary distribution of the connected part
+    staying: Estimate  # chance to be in the same basin one lag later
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class Basins(BasinModel, Result):
     """The basins of a run, with their texts."""
 
-    readable: tuple[Readable, ...]  # each basin in words
-    snapshots: Snapshots
-    vectors: NDArray[np.float32]  # (chains, snapshots, d)
-    n_clusters: int  # of snapshots, before they are joined to basins
+    snapshots: Snapshots = internal()
+    vectors: NDArray[np.float32] = internal()  # (chains, snapshots, d)
     embedder: str
-    signature: str
+    clusters: int  # of snapshots, before they are joined to basins
+    basins: list[Basin]
 
-    def to_dict(self) -> Record:
-        return plain(
-            {
-                "run": self.snapshots.run.name,
-                "chains": self.snapshots.n_chains,
-                "every": self.snapshots.every,
-                "embedder": self.embedder,
-                "clusters": self.n_clusters,
-                "lag": self.model.lag_steps,
-                "states": len(self.model.states),
-                "connected_share": self.model.share,
-                "basins": [self._basin(k) for k in range(self.n_basins)],
-                "timescales": self.slow.at(slice(TIMESCALES)),
-                "implied_timescales": {
-                    "lags": self.timescales.lags,
-                    **plain(self.timescales.steps),
-                },
-                "passage_times": self.passages,
-                "transitions": [
-                    {
-                        "source": t.source,
-                        "target": t.target,
-                        "flux": t.flux,
-                        "kind": t.kind,
-                        "paths": [{"basins": p.basins, "share": p.share} for p in t.paths],
-                    }
-                    for t in self.transitions
-                ],
-                "chapman_kolmogorov": None
-                if self.check is None
-                else {
-                    **plain(self.check),
-                    "holds": self.check.holds,
-                    "worst": self.check.worst,
-                    "unseen": self.check.unseen,
-                },
-                "notes": self.notes,
-                "signature": self.signature,
-            }
-        )
+    FIGURES = {
+        "network": f"{PLOTS}:plot_basins",
+        "timescales": (f"{PLOTS}:plot_implied_timescales", "implied_timescales", "lag"),
+        "trajectory": (f"{PLOTS}:plot_basin_trajectory", "snapshots", "vectors", "basin_of"),
+    }
 
-    def _basin(self, k: int) -> Record:
-        """One basin: its words, and its share of the connected part."""
-        figures = {"share": self.shares.at(k), "staying": self.staying.at(k)}
-        return {"basin": k, **asdict(self.readable[k]), **figures}
+    @reported
+    def run(self) -> str:
+        """The name of the run."""
+        return self.snapshots.run.name
+
+    @reported
+    def chains(self) -> int:
+        """Chains of the run."""
+        return self.snapshots.n_chains
+
+    @reported
+    def every(self) -> int:
+        """Steps between two snapshots."""
+        return self.snapshots.every
 
     def lines(self) -> Iterable[str]:
         yield (
-            f"{len(self.model.states)} connected states of {self.n_clusters} clusters, lag "
-            f"{self.model.lag_steps:,} steps (all figures estimates, in brackets 95% intervals)"
+            f"{self.states} connected states of {self.clusters} clusters, lag {self.lag:,} steps "
+            "(all figures estimates, in brackets 95% intervals)"
         )
-        called = "sites" if self.snapshots.run.vocabulary.letters else "words"
-        for k, own in enumerate(self.readable):
-            share, staying = (
-                estimate_text(each.at(k), ".2f") for each in (self.shares, self.staying)
-            )
+        noun = "sites" if self.snapshots.run.vocabulary.letters else "words"
+        for own in self.basins:
+            share, staying = (estimate_text(each, ".2f") for each in (own.share, own.staying))
             yield (
-                f"basin {k}: {share} of the stationary distribution of the connected part, "
+                f"basin {own.basin}: {share} of the stationary distribution of the connected part, "
                 f"{staying} to be in it one lag later, seen in {own.n_chains} of "
-                f"{counted(self.snapshots.n_chains, 'chain')}"
+                f"{counted(self.chains, 'chain')}"
             )
-            yield f"    {called}  {', '.join(own.words)}"
+            yield f"    {noun}  {', '.join(own.words)}"
             yield from (f"    text   {text}" for text in own.texts)
         shown = range(min(len(self.slow.value), max(2, self.n_basins - 1)))
-        slow = ", ".join(estimate_text(self.slow.at(k), ",.0f") for k in shown)
+        slow = ", ".join(estimate_text(self.slow.item(k), ",.0f") for k in shown)
         yield f"timescales {slow} steps"
         yield "mean first-passage times in steps, from the row to the column"
         for a in range(self.n_basins):
             row = [
-                estimate_text(self.passages.at((a, b)), ",.0f") if a != b else "-"
+                estimate_text(self.passage_times.item((a, b)), ",.0f") if a != b else "-"
                 for b in range(self.n_basins)
             ]
             yield f"    {a}  " + "  ".join(f"{cell:>24}" for cell in row)
         yield from self.notes
 
-    def frame(self) -> "pandas.DataFrame":
+    def table(self) -> Iterable[dict[str, object]]:
         """One row per basin."""
-        import pandas
-
-        return pandas.DataFrame(
-            [
-                {
-                    "basin": k,
-                    "share": float(self.shares.value[k]),
-                    "staying": float(self.staying.value[k]),
-                    "n_snapshots": own.n_snapshots,
-                    "n_chains": own.n_chains,
-                    "words": ", ".join(own.words),
-                    "text": own.texts[0] if own.texts else "",
-                }
-                for k, own in enumerate(self.readable)
-            ]
-        )
-
-    def figures(self) -> "dict[str, go.Figure]":
-        from glauber.interfaces.plots.metastability import (
-            plot_basin_network,
-            plot_basin_trajectory,
-            plot_implied_timescales,
-        )
-
-        return {
-            "network": plot_basin_network(self, self.readable),
-            "timescales": plot_implied_timescales(self.timescales, lag=self.model.lag_steps),
-            "trajectory": plot_basin_trajectory(self.snapshots, self.vectors, self.basin_of),
-        }
+        for own in self.basins:
+            yield {
+                "basin": own.basin,
+                "share": own.share,
+                "staying": own.staying,
+                "n_snapshots": own.n_snapshots,
+                "n_chains": own.n_chains,
+                "words": ", ".join(own.words),
+                "text": own.texts[0] if own.texts else "",
+            }
 
 
-def estimate_text(found: Estimates, style: str) -> str:
-    """One figure with its interval, if it has one."""
-    value, ends = float(found.value), found.item().interval
-    if not np.isfinite(value):
+def estimate_text(estimate: Estimate, style: str) -> str:
+    """A value with its interval, if it has one."""
+    if not np.isfinite(estimate.value):
         return "unknown"
-    between = "" if ends is None else f" ({ends[0]:{style}} to {ends[1]:{style}})"
-    return f"{value:{style}}{between}"
+    if estimate.interval is None:
+        return f"{estimate.value:{style}}"
+    low, high = estimate.interval
+    return f"{estimate.value:{style}} ({low:{style}} to {high:{style}})"

@@ -1,4 +1,4 @@
-"""Which texts count as the same state, and what is a basin of such states about?
+"""Clusters of texts as states, and basins of such states in words.
 
 States are clusters of the texts' embeddings. A basin is read by its most central texts and by the
 words that tell it from the other basins; of texts without words, such as proteins, by the letters
@@ -35,15 +35,13 @@ def cluster(
     """The cluster (chains, snapshots) of each embedding (chains, snapshots, d), by k-means."""
     flat = vectors.reshape(-1, vectors.shape[-1])
     different = len(np.unique(flat, axis=0))
-    asked = n_clusters is not None
-    n_clusters = usual_clusters(len(flat)) if n_clusters is None else n_clusters
-    if n_clusters < 2:
-        raise GlauberError(f"the number of clusters is {n_clusters}, but it must be at least 2.")
     if different < 2:
         raise GlauberError(
             "every snapshot has the same embedding, so there are no basins to tell apart."
         )
-    if asked and different < n_clusters:
+    if n_clusters is None:
+        n_clusters = usual_clusters(len(flat))
+    elif different < n_clusters:
         raise GlauberError(
             f"{n_clusters} clusters are asked for, but the snapshots have only {different} "
             "different embeddings."
@@ -52,8 +50,8 @@ def cluster(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         from sklearn.cluster import KMeans
-    found = KMeans(min(n_clusters, different), n_init=4, random_state=seed % 2**32).fit(flat)
-    return np.asarray(found.labels_, np.int64).reshape(vectors.shape[:2])
+    fit = KMeans(min(n_clusters, different), n_init=4, random_state=seed % 2**32).fit(flat)
+    return np.asarray(fit.labels_, np.int64).reshape(vectors.shape[:2])
 
 
 @dataclass(frozen=True)
@@ -70,17 +68,18 @@ def readable(
     texts: Sequence[Sequence[str]],
     vectors: NDArray[np.float32],
     basins: Assignment,
-    words: Mapping[str, set[str]] | None = None,
+    words_of: Mapping[str, set[str]] | None = None,
 ) -> tuple[Readable, ...]:
     """Each basin in words, from texts (chains, snapshots) and vectors (chains, snapshots, d).
 
-    basins (chains, snapshots) says where a snapshot is, -1 for nowhere; words are those of each
-    text (default: as they are written).
+    basins (chains, snapshots) says where a snapshot is, -1 for nowhere; words_of has the words
+    of each text (default: as they are written).
     """
     n_basins = int(basins.max()) + 1
     every = np.array(texts, dtype=object)  # (chains, snapshots)
-    said = words or {text: set(re.findall(r"\w+", text.lower())) for text in set(every.ravel())}
-    bags = [_bag(set(every[basins == basin]), said) for basin in range(n_basins)]
+    if not words_of:
+        words_of = {text: set(re.findall(r"\w+", text.lower())) for text in set(every.ravel())}
+    bags = [_bag(set(every[basins == basin]), words_of) for basin in range(n_basins)]
     everything = sum(bags, Counter())
     return tuple(
         Readable(
@@ -93,12 +92,12 @@ def readable(
     )
 
 
-def letters_at_sites(found: Snapshots) -> dict[str, set[str]] | None:
+def letters_at_sites(snapshots: Snapshots) -> dict[str, set[str]] | None:
     """The letters of each text with their sites, as in 96:G; nothing where tokens are no letters.
 
     Sites are counted from 0, without special tokens and prefix; frozen ones are left out.
     """
-    run = found.run
+    run = snapshots.run
     if not run.vocabulary.letters:
         return None
     return {
@@ -106,17 +105,17 @@ def letters_at_sites(found: Snapshots) -> dict[str, set[str]] | None:
             f"{site - run.first_site}:{run.vocabulary.spell(int(row[site]))}"
             for site in np.flatnonzero(free)
         }
-        for texts, rows, free in zip(found.texts, found.tokens, run.free, strict=True)
+        for texts, rows, free in zip(snapshots.texts, snapshots.tokens, run.free, strict=True)
         for text, row in zip(texts, rows, strict=True)
     }
 
 
-def _bag(texts: set[str], words: Mapping[str, set[str]]) -> Counter[str]:
+def _bag(texts: set[str], words_of: Mapping[str, set[str]]) -> Counter[str]:
     """In how many of the texts each word stands."""
-    return Counter(word for text in texts for word in words[text])
+    return Counter(word for text in texts for word in words_of[text])
 
 
 def _central(texts: Sequence[str], vectors: NDArray[np.float32]) -> tuple[str, ...]:
     nearness = vectors @ vectors.mean(axis=0)
-    ordered = (str(texts[place]) for place in np.argsort(-nearness, kind="stable"))
+    ordered = (str(texts[number]) for number in np.argsort(-nearness, kind="stable"))
     return tuple(dict.fromkeys(ordered))[:TEXTS]

@@ -1,9 +1,9 @@
-"""Is a chain frozen, does it wander, or is it noise?
+"""Regimes of temperature: whether a chain is frozen, wanders, or is noise.
 
 Too cold, it falls into the nearest trap and stays; too hot, it draws tokens that have nothing to do
 with one another. Between the two it wanders. The paper measures how far the text is from its start
-over time; beside it stand shares over the second half of a run. All are figures of each chain, and
-the intervals are those of chains.
+over time; shares over the second half of a run are reported next to it. All are figures of each
+chain, and the intervals are those of chains.
 """
 
 from dataclasses import dataclass
@@ -28,6 +28,10 @@ BOUNDS = {
     "pace": (0.0, 2.0),  # 1 - cos between the embeddings of snapshots `stride` steps apart
     "stuck": (0.0, 1.0),  # share of the steps within episodes of radius 1 of `shortest` steps
 }
+
+
+def _mean(name: str) -> property:
+    return property(lambda self: self.mean(name).value)
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,33 +64,14 @@ class Regime:
         """The mean distance from the start at the last snapshot, with its interval."""
         return mean_over_chains(self.distances[:, -1], bounds=(0.0, 2.0), student=True)
 
-    @property
-    def changed(self) -> float:
-        return self.mean("changed").value
-
-    @property
-    def kept(self) -> float:
-        return self.mean("kept").value
-
-    @property
-    def entropy(self) -> float:
-        return self.mean("entropy").value
-
-    @property
-    def log_prob(self) -> float:
-        return self.mean("log_prob").value
-
-    @property
-    def away(self) -> float:
-        return self.mean("away").value
-
-    @property
-    def pace(self) -> float:
-        return self.mean("pace").value
-
-    @property
-    def stuck(self) -> float:
-        return self.mean("stuck").value
+    # The mean of each figure over chains.
+    changed = _mean("changed")
+    kept = _mean("kept")
+    entropy = _mean("entropy")
+    log_prob = _mean("log_prob")
+    away = _mean("away")
+    pace = _mean("pace")
+    stuck = _mean("stuck")
 
 
 def regime(run: Run, embedder: Choice = None, *, stride: int = 50, shortest: int = 150) -> Regime:
@@ -96,7 +81,7 @@ def regime(run: Run, embedder: Choice = None, *, stride: int = 50, shortest: int
     if len(temperature) > 1:
         raise GlauberError("a regime is that of one temperature, but the chains have several.")
     half = run.steps // 2
-    there = run.read("site", half) >= 0
+    redrawn = run.read("site", half) >= 0
     texts = snapshots(run, every=stride)
     vectors = choose_embedder(texts, embedder).vectors(texts).astype(np.float64)
     # Rounding may put equal texts a little below zero.
@@ -106,8 +91,8 @@ def regime(run: Run, embedder: Choice = None, *, stride: int = 50, shortest: int
     same, free = (run.tokens() == run.tokens(0)) & run.free, run.free
 
     def over_steps(name: str) -> Floats:
-        values = np.where(there, run.read(name, half), 0)
-        return np.asarray(values.sum(axis=(1, 2)) / there.sum(axis=(1, 2)), np.float64)
+        values = np.where(redrawn, run.read(name, half), 0)
+        return np.asarray(values.sum(axis=(1, 2)) / redrawn.sum(axis=(1, 2)), np.float64)
 
     return Regime(
         temperature=float(temperature[0]),
@@ -126,7 +111,7 @@ def regime(run: Run, embedder: Choice = None, *, stride: int = 50, shortest: int
 
 
 def _stuck(run: Run, half: int, shortest: int) -> Floats:
-    """Share (chains,) of the states behind step `half` that lie in long episodes of radius 1."""
+    """Share (chains,) of the states after step `half` that lie in long episodes of radius 1."""
     inside = [
         sum(
             max(0, episode.last - max(episode.first, half + 1) + 1)

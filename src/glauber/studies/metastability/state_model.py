@@ -1,4 +1,4 @@
-"""How does the chain go from state to state, seen only now and then? A Markov state model.
+"""A Markov state model of snapshots: how a chain goes from state to state.
 
 Snapshots of a chain become a sequence of states (clusters of embeddings, topics, or any labels).
 The matrix T(lag) has the share of the visits to state i that are followed by state j after the lag.
@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from glauber.foundation.errors import GlauberError
 from glauber.foundation.extras import need
 from glauber.foundation.statistics import MIN_CHAINS, Estimates, Floats, jackknife
+from glauber.foundation.study import reported
 
 Labels = NDArray[np.int64]  # (chains, snapshots): a state for each snapshot
 Assignment = NDArray[np.int64]  # (n,): the basin of each state
@@ -64,12 +65,6 @@ class ImpliedTimescales:
 
 def check_labels(labels: Labels, lag: int) -> None:
     """Refuses labels (chains, snapshots) that the lag is too long for."""
-    if labels.ndim != 2 or 0 in labels.shape:
-        raise GlauberError("there are no snapshots, so there is nothing to make a model of.")
-    if labels.min() < 0:
-        raise GlauberError("a label is below 0, but labels count states from 0.")
-    if lag < 1:
-        raise GlauberError(f"the lag is {lag} snapshots, but it must be at least 1.")
     if labels.shape[1] < 2 * lag:
         raise GlauberError(
             f"a chain has {labels.shape[1]} snapshots, too short for a lag of {lag} snapshots, "
@@ -110,8 +105,8 @@ def timescales(matrix: Floats, lag_steps: int) -> Floats:
     """-lag / log|eigenvalue| in steps, slowest first, without the stationary one."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # complex eigenvalues are expected: it is not reversible
-        found = deeptime().markov.tools.analysis.timescales(matrix, tau=lag_steps)
-    return np.asarray(found[1:], np.float64)
+        slowest_first = deeptime().markov.tools.analysis.timescales(matrix, tau=lag_steps)
+    return np.asarray(slowest_first[1:], np.float64)
 
 
 def usual_lags(n_snapshots: int) -> list[int]:
@@ -127,20 +122,20 @@ def implied_timescales(labels: Labels, lags: list[int], *, every: int = 1) -> Im
     n_shown = min(SHOWN, counts[0].shape[1] - 1)
 
     def figures(weights: Floats) -> Floats:
-        found = np.full((len(lags), n_shown), np.nan)
+        steps = np.full((len(lags), n_shown), np.nan)
         for row, (lag, of_chains) in enumerate(zip(lags, counts, strict=True)):
             with suppress(GlauberError):  # at this lag nothing is connected: nothing to show
                 model = state_model(np.tensordot(weights, of_chains, 1))
                 slow = timescales(model.matrix, lag * every)[:n_shown]
-                found[row, : len(slow)] = slow
-        return found
+                steps[row, : len(slow)] = slow
+        return steps
 
-    found = jackknife(figures, len(labels), scale="log")
-    enough = np.array([chains_behind(of_chains) >= MIN_CHAINS for of_chains in counts])
-    return ImpliedTimescales(np.array(lags) * every, found.where(enough[:, None]))
+    steps = jackknife(figures, len(labels), scale="log")
+    enough = np.array([n_moving_chains(of_chains) >= MIN_CHAINS for of_chains in counts])
+    return ImpliedTimescales(np.array(lags) * every, steps.where(enough[:, None]))
 
 
-def chains_behind(counts: Floats) -> int:
+def n_moving_chains(counts: Floats) -> int:
     """How many chains moved within the connected set of counts (chains, states, states)."""
     with suppress(GlauberError):
         states = largest_set(counts.sum(axis=0))
@@ -170,7 +165,7 @@ class ChapmanKolmogorov:
         apart = ~np.eye(self.difference.value.shape[-1], dtype=bool)
         return np.isfinite(self.difference.low) & apart
 
-    @property
+    @reported
     def worst(self) -> float | None:
         """The largest judged difference in its own standard errors; none where none is judged."""
         error = self.difference.standard_error
@@ -181,7 +176,7 @@ class ChapmanKolmogorov:
             ratios = np.where(off < 1e-12, 0.0, off / error[self.is_judged])
         return float(np.nanmax(ratios))
 
-    @property
+    @reported
     def unseen(self) -> float | None:
         """How far off the chance that is known least may be without being noticed."""
         low, high = self.difference.low, self.difference.high
@@ -189,7 +184,7 @@ class ChapmanKolmogorov:
             return None
         return float(((high - low)[self.is_judged] / 2).max())
 
-    @property
+    @reported
     def holds(self) -> bool | None:
         """Whether nothing speaks against the model; none where too few chains can tell."""
         low, high = self.difference.low, self.difference.high
@@ -230,11 +225,11 @@ def chapman_kolmogorov(
     def both(weights: Floats) -> Floats:
         key = weights.tobytes()
         if key not in known:
-            seen = [np.tensordot(weights, one, 1) for one in counts]
+            seen = [np.tensordot(weights, at_lag, 1) for at_lag in counts]
             known[key] = _both(seen, basin_of[states], multiples)
         return known[key]
 
-    enough = chains_in(basin_of[labels]) >= MIN_CHAINS
+    enough = n_chains_in_basins(basin_of[labels]) >= MIN_CHAINS
     pairs = enough[:, None] & enough
     compared = len(multiples) * int((pairs & ~np.eye(len(enough), dtype=bool)).sum())
     alone = jackknife(lambda weights: both(weights)[:2], len(labels), scale="logit")
@@ -244,11 +239,11 @@ def chapman_kolmogorov(
         bounds=(-1.0, 1.0),
         comparisons=max(1, compared),
     )
-    predicted, counted = (alone.at(place).where(pairs) for place in range(2))
+    predicted, counted = (alone.at(row).where(pairs) for row in range(2))
     return ChapmanKolmogorov(multiples, predicted, counted, together.where(pairs))
 
 
-def chains_in(basins: Labels) -> Assignment:
+def n_chains_in_basins(basins: Labels) -> Assignment:
     """How many chains were ever in each basin; basins (chains, snapshots), -1 for nowhere."""
     return np.array([(basins == basin).any(axis=1).sum() for basin in range(basins.max() + 1)])
 
@@ -256,7 +251,7 @@ def chains_in(basins: Labels) -> Assignment:
 def _both(counts: list[Floats], basin: Assignment, multiples: tuple[int, ...]) -> Floats:
     """Predicted, counted and their difference: (3, multiples, basins, basins)."""
     n_basins = int(basin.max()) + 1
-    found = np.full((3, len(multiples), n_basins, n_basins), np.nan)
+    chances = np.full((3, len(multiples), n_basins, n_basins), np.nan)
     model = state_model(counts[0])
     inside = np.ix_(model.states, model.states)
     members = np.eye(n_basins)[basin[model.states]]  # (n, basins)
@@ -265,13 +260,13 @@ def _both(counts: list[Floats], basin: Assignment, multiples: tuple[int, ...]) -
         seen = later.sum(axis=1)
         # States without a count at k say nothing.
         weight = members * (model.stationary * (seen > 0))[:, None]
-        there = weight.sum(axis=0) > 0
-        weight = weight[:, there] / weight[:, there].sum(axis=0)
+        seen_basins = weight.sum(axis=0) > 0
+        weight = weight[:, seen_basins] / weight[:, seen_basins].sum(axis=0)
         direct = later / np.maximum(seen, 1)[:, None]
-        found[0, row, there] = weight.T @ np.linalg.matrix_power(model.matrix, k) @ members
-        found[1, row, there] = weight.T @ direct @ members
-    found[2] = found[1] - found[0]
-    return found
+        chances[0, row, seen_basins] = weight.T @ np.linalg.matrix_power(model.matrix, k) @ members
+        chances[1, row, seen_basins] = weight.T @ direct @ members
+    chances[2] = chances[1] - chances[0]
+    return chances
 
 
 def deeptime() -> Any:
