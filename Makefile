@@ -28,6 +28,7 @@ check: $(READY)
 	$(BIN)/mypy
 	$(BIN)/python -m recipes.package
 	$(BIN)/python -m glauber.interfaces.cli.reference | diff docs/commands.md - || (echo "make docs"; false)
+	$(BIN)/python -m glauber.interfaces.cli.coverage docs/coverage | diff docs/coverage.md - || (echo "make docs"; false)
 	$(BIN)/python -m mkdocs build --strict  # --quiet would not count the warnings
 
 bench: $(READY)
@@ -36,6 +37,7 @@ bench: $(READY)
 # The site, strictly and offline: site/index.html can be opened as it is.
 docs: $(READY)
 	$(BIN)/python -m glauber.interfaces.cli.reference > docs/commands.md
+	$(BIN)/python -m glauber.interfaces.cli.coverage docs/coverage > docs/coverage.md
 	$(BIN)/python -m mkdocs build --strict
 
 # Executes the notebooks of examples/ and stores what they show; needs Chromium, takes minutes.
