@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test test-browser check bench docs tutorials format clean
+.PHONY: demo test test-browser check bench docs verdicts tutorials format clean
 
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -39,6 +39,12 @@ docs: $(READY)
 	$(BIN)/python -m glauber.interfaces.cli.reference > docs/commands.md
 	$(BIN)/python -m glauber.interfaces.cli.coverage docs/coverage > docs/coverage.md
 	$(BIN)/python -m mkdocs build --strict
+
+# The page of verdicts: make verdicts RESULTS="reproduced other", folders of `glauber paper all --out`.
+RESULTS ?= reproduced
+verdicts: $(READY)
+	$(BIN)/python -m glauber.papers.verdicts $(RESULTS) > docs/verdicts.new
+	mv docs/verdicts.new docs/verdicts.md
 
 # Executes the notebooks of examples/ and stores what they show; needs Chromium, takes minutes.
 tutorials: $(READY)
