@@ -13,7 +13,7 @@ from typing import Any
 from glauber.foundation.errors import GlauberError
 from glauber.foundation.json_text import parse_json
 from glauber.foundation.tables import short
-from glauber.papers.claims import WORDS, Claim, by_verdict
+from glauber.papers.claims import WORDS, Claim
 from glauber.papers.page import COUNTED, NOTE, claim_row, shown
 from glauber.papers.work import FLAGS
 
@@ -63,17 +63,19 @@ def _section(results: Mapping[str, Any]) -> Iterator[str]:
         name: [Claim.from_dict(record) for record in piece["claims"]]
         for name, piece in pieces.items()
     }
-    names = {id(claim): name for name, own in claims.items() for claim in own}
-    ordered = by_verdict(claim for own in claims.values() for claim in own)
-    by_word = {word: [claim for claim in ordered if claim.verdict.word == word] for word in WORDS}
-    counts = ", ".join(f"{len(own)} {COUNTED[word]}" for word, own in by_word.items())
+    by_word: dict[str, list[tuple[str, Claim]]] = {word: [] for word in WORDS}
+    for name, own in claims.items():
+        for claim in own:
+            by_word[claim.verdict.word].append((name, claim))
+    counts = ", ".join(f"{len(rows)} {COUNTED[word]}" for word, rows in by_word.items())
+    total = sum(map(len, claims.values()))
     scale = " and ".join(dict.fromkeys(SCALES[piece["scale"]] for piece in pieces.values()))
     yield from ("", f"## {scale}", "", *(f"    {line}" for line in _commands(results)), "")
-    yield f"Published claims tested: {len(ordered)}; {counts}. {_made_with(pieces)}"
-    for word, own in by_word.items():
-        if own:
-            yield from ("", f"### {HEADINGS[word]}: {len(own)}", "")
-            yield from _table(word, [(names[id(claim)], claim) for claim in own])
+    yield f"Published claims tested: {total}; {counts}. {_made_with(pieces)}"
+    for word, rows in by_word.items():
+        if rows:
+            yield from ("", f"### {HEADINGS[word]}: {len(rows)}", "")
+            yield from _table(word, rows)
     if silent := [name for name, own in claims.items() if not own]:
         yield from ("", f"Without a claim that can be tested: {', '.join(silent)}.")
     for name, reason in results["missing"].items():
@@ -86,7 +88,7 @@ def _commands(results: Mapping[str, Any]) -> list[str]:
     given: dict[str, object] = {}
     for piece in pieces.values():
         given |= piece["given"]
-    if results["all"]:
+    if results["all"] and pieces:
         return [_command("all", next(iter(pieces.values())), given)]
     return [_command(name, piece, piece["given"]) for name, piece in pieces.items()]
 
