@@ -71,6 +71,7 @@ NAMED = {
     "studies/ising/__init__.py": {"any"},
     "sampling/sweeps/__init__.py": {"any"},
     "interfaces/cli/group.py": {"any"},  # as the tables of studies name them
+    "interfaces/cli/coverage.py": {"any"},
     "interfaces/cli/reference.py": {"any"},
     "interfaces/doctor/doctor.py": {"any"},  # packages, to see whether they can be imported
     "sampling/sweeps/executor.py": {"any", "mixing", "papers"},  # what workers may run

@@ -19,8 +19,9 @@ from glauber.papers.claims import (
     near,
     pool_claims,
     power,
+    sample_size,
 )
-from glauber.papers.page import claim_lines
+from glauber.papers.page import claim_lines, sample_size_text
 
 
 def claim(value, interval, region, *, n=10, published=None, kind="estimate", effect=None):
@@ -80,6 +81,40 @@ def test_power_says_for_which_effect_or_why_there_is_none():
     assert claim(0.1, (-0.1, 0.3), above(0), published=0.2).verdict.power == told.power
     assert "no number" in claim(0.1, (-0.1, 0.3), above(0), published="it grows").verdict.power_is
     assert "no interval" in claim(0.1, None, above(0), effect=0.2).verdict.power_is
+
+
+@pytest.mark.parametrize("region", [above(0), near(0.05, 0.3)])
+def test_a_sample_of_that_size_agrees_in_80_percent(region):
+    """Samples of a normal distribution with mean 0.1, from the interval of 50 values."""
+    n, trials, deviation = 50, 4000, 1.5
+    error = deviation / np.sqrt(n)
+    half = student.ppf(0.975, n - 1) * error
+    size = sample_size(0.1, (-half, half), n, region, error)
+    drawn = np.random.default_rng(0).normal(0.1, deviation, (trials, size))
+    reach = student.ppf(0.975, size - 1) * drawn.std(axis=1, ddof=1) / np.sqrt(size)
+    low, high = drawn.mean(axis=1) - reach, drawn.mean(axis=1) + reach
+    seen = np.mean([region.holds(*ends) for ends in zip(low, high, strict=True)])
+    # 0.01: Student's quantile of 50 values is larger than that of as many as are needed
+    assert abs(seen - 0.8) < 4 * 0.4 / np.sqrt(trials) + 0.01
+
+
+def test_only_undecided_claims_have_a_sample_size():
+    undecided = claim(0.1, (-0.1, 0.3), above(0), effect=0.2)
+    said = undecided.verdict
+    assert said.sample_size == 20 and "approximate" in said.sample_size_is
+    assert sample_size_text(undecided) == "about 20 chains (here 10)"
+    record = undecided.to_dict()
+    assert record["sample_size"] == 20 and record["sample_size_is"] == said.sample_size_is
+    four_times = replace(undecided, effect=0.1).verdict.sample_size
+    assert four_times == pytest.approx(4 * 20, rel=0.15)  # half the effect
+    for effect in (0.0, -0.1, 1e-9):
+        outside = replace(undecided, effect=effect)
+        assert outside.verdict.sample_size is None
+        assert sample_size_text(outside) == "none: no sample is large enough for this effect"
+    unnamed = replace(undecided, effect=None).verdict
+    assert unnamed.sample_size is None and "no smallest effect" in unnamed.sample_size_is
+    decided = claim(0.2, (0.1, 0.3), above(0), effect=0.2)
+    assert decided.verdict.sample_size is None and sample_size_text(decided) == ""
 
 
 def test_a_figure_of_statistics_becomes_a_quantity():

@@ -3,13 +3,15 @@
 A claim is a sentence of a paper with a quantity of ours and the region in which that quantity
 agrees. It agrees only if the whole interval lies in the region, and disagrees only if all of it
 lies outside. Otherwise we cannot tell: no evidence is not agreement. The power is then the
-probability that a sample of this size gives "agrees" if the published effect is true.
+probability that a sample of this size gives "agrees" if the published effect is true, and the
+sample size is that with which this probability would be 80%.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from math import inf, isfinite
-from typing import Any, Literal
+from functools import lru_cache
+from math import inf, isfinite, sqrt
+from typing import Any, Literal, NamedTuple
 
 from glauber.foundation.statistics import CONFIDENCE, Estimate, mean_over_chains
 from glauber.foundation.study import plain
@@ -21,6 +23,11 @@ FEWEST = 3  # independent chains of an interval, at least
 EXACT = "exact"
 LOWER, UPPER = "lower bound", "upper bound"
 GRID = 400  # points over which the power is averaged
+ENOUGH = 0.8  # power of the sample size that is reported for an undecided claim
+MOST_UNITS = 10**12  # of a sample
+SAMPLE_SIZE_IS = (
+    f"for a power of {ENOUGH:.0%}; approximate: errors and intervals narrow with 1/sqrt(n)"
+)
 
 
 @dataclass(frozen=True)
@@ -145,6 +152,8 @@ class Verdict:
     reason: str
     power: float | None  # probability of "agrees" if the published effect is true
     power_is: str  # the effect of the power, or why there is none
+    sample_size: int | None  # units that would decide an undecided claim, approximately
+    sample_size_is: str  # what it is, or why there is none
 
 
 @dataclass(frozen=True)
@@ -164,9 +173,15 @@ class Claim:
     @property
     def verdict(self) -> Verdict:
         """Agrees, disagrees or cannot tell."""
-        power, power_is = self._power()
         word, reason = self._word()
-        return Verdict(word, reason, power, power_is)
+        sample, power_is = self._sample()
+        if sample is None:
+            return Verdict(word, reason, None, power_is, None, power_is)
+        size, size_is = None, "the claim is decided"
+        if word == "cannot tell":
+            size = sample_size(*sample)
+            size_is = SAMPLE_SIZE_IS if size else "no sample is large enough for this effect"
+        return Verdict(word, reason, power(*sample), power_is, size, size_is)
 
     def _word(self) -> tuple[Word, str]:
         ours = self.quantity
@@ -192,7 +207,8 @@ class Claim:
         listed = ", ".join(verdicts) if len(set(verdicts)) > 1 else f"each {verdicts[0]}"
         return word, f"{len(verdicts)} seeds, each with its own interval: {listed}"
 
-    def _power(self) -> tuple[float | None, str]:
+    def _sample(self) -> "tuple[Sample | None, str]":
+        """What the power is computed from, and its effect in words, or why there is none."""
         ours = self.quantity
         if ours.kind != "estimate":
             return None, f"it is {'exact' if ours.kind == EXACT else 'a bound'}: no sample"
@@ -206,7 +222,7 @@ class Claim:
             return None, "there is no interval to work it out from"
         reach = _reach(ours.n, ours.level)
         error = ours.standard_error or (ends[1] - ends[0]) / 2 / reach
-        return power(effect, ends, ours.n, self.region, error), f"if it were {effect:g}"
+        return Sample(effect, ends, ours.n, self.region, error), f"if it were {effect:g}"
 
     def to_dict(self) -> dict[str, object]:
         """Everything as JSON, with the verdict first."""
@@ -217,6 +233,8 @@ class Claim:
                 "reason": verdict.reason,
                 "power": verdict.power,
                 "power_is": verdict.power_is,
+                "sample_size": verdict.sample_size,
+                "sample_size_is": verdict.sample_size_is,
                 **{each.name: getattr(self, each.name) for each in fields(self)},
                 "agrees_if": str(self.region),
             }
@@ -230,6 +248,16 @@ class Claim:
         low, high = _with_infinity((record["region"]["low"], record["region"]["high"]))
         region = Region(low, high, record["region"]["strict"])
         return cls(**{**values, **lists, "quantity": _read(record["quantity"]), "region": region})
+
+
+class Sample(NamedTuple):
+    """What the power of a claim is computed from."""
+
+    effect: float
+    ends: tuple[float, float]  # of the interval
+    n: int
+    region: Region
+    error: float  # of the mean
 
 
 def power(effect: float, ends: tuple[float, float], n: int, region: Region, error: float) -> float:
@@ -249,6 +277,34 @@ def power(effect: float, ends: tuple[float, float], n: int, region: Region, erro
         (region.low + half - effect) / error
     )
     return float(np.maximum(inside, 0.0).mean())
+
+
+@lru_cache(maxsize=4096)
+def sample_size(
+    effect: float, ends: tuple[float, float], n: int, region: Region, error: float
+) -> int | None:
+    """The number of units with which the power is 80%; None if no number is enough.
+
+    An approximation: the error and the interval of n units are taken to narrow with 1/sqrt(n).
+    """
+    if not region.low < effect < region.high:
+        return None
+
+    def enough(units: int) -> bool:
+        scale = sqrt(n / units)
+        scaled = ends[0] * scale, ends[1] * scale
+        return power(effect, scaled, units, region, error * scale) >= ENOUGH
+
+    high = FEWEST
+    while not enough(high):
+        high *= 2
+        if high > MOST_UNITS:
+            return None
+    low = max(FEWEST, high // 2)
+    while low < high:
+        middle = (low + high) // 2
+        low, high = (low, middle) if enough(middle) else (middle + 1, high)
+    return high
 
 
 def _reach(n: int, level: float) -> float:
@@ -299,8 +355,12 @@ def by_verdict(claims: Iterable[Claim]) -> list[Claim]:
 
 def count(ours: Quantity) -> str:
     """The number of independent units of the quantity, in words."""
-    unit = ours.unit.removesuffix("s") if ours.n == 1 else ours.unit
-    return f"{'no' if ours.n is None else ours.n} {unit}"
+    return f"no {ours.unit}" if ours.n is None else units(ours.n, ours.unit)
+
+
+def units(n: int, unit: str) -> str:
+    """A number of independent units, in words."""
+    return f"{n:,} {unit.removesuffix('s') if n == 1 else unit}"
 
 
 def _basis(ours: Quantity) -> str:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from glauber.foundation.study import Result, plain, signature
 from glauber.foundation.tables import short, table
-from glauber.papers.claims import EXACT, WORDS, Claim, Quantity, by_verdict, count
+from glauber.papers.claims import EXACT, WORDS, Claim, Quantity, by_verdict, count, units
 from glauber.papers.piece import Reproduction, Row
 
 if TYPE_CHECKING:
@@ -22,7 +22,8 @@ COUNTED = {"disagrees": "disagree", "cannot tell": "cannot be told", "agrees": "
 NOTE = (
     "A claim agrees only if the whole interval of our quantity lies in the region that the claim "
     "names, and disagrees only if all of it lies outside. Power is the probability that a sample "
-    "of this size gives agreement if the published effect is true."
+    "of this size gives agreement if the published effect is true; the sample size is that for a "
+    "power of 80%, approximately: errors and intervals are taken to narrow with 1/sqrt(n)."
 )
 
 
@@ -38,7 +39,18 @@ def claim_row(claim: Claim) -> Row:
         "agrees if": str(claim.region),
         "because": verdict.reason,
         "power": f"{power}{verdict.power_is}",
+        "sample size": sample_size_text(claim),
     }
+
+
+def sample_size_text(claim: Claim) -> str:
+    """The sample size that would decide an undecided claim, next to that of our quantity."""
+    verdict, ours = claim.verdict, claim.quantity
+    if verdict.word != "cannot tell":
+        return ""
+    if verdict.sample_size is None:
+        return "none" if verdict.power is None else f"none: {verdict.sample_size_is}"
+    return f"about {units(verdict.sample_size, ours.unit)} (here {ours.n:,})"
 
 
 def claim_lines(claims: Iterable[Claim]) -> Iterable[str]:
@@ -54,7 +66,7 @@ def claim_lines(claims: Iterable[Claim]) -> Iterable[str]:
         yield f"{row['verdict'].upper()}: {row['claim']}"
         yield f"  published: {published}; ours: {row['ours']}; {row['because']}"
         if claim.verdict.word == "cannot tell":
-            yield f"  power: {row['power']}"
+            yield f"  power: {row['power']}; for 80%: {row['sample size']}"
         own = {
             kind: [note for note in getattr(claim, kind) if note not in common[kind]]
             for kind in common
@@ -165,6 +177,7 @@ class Evidence(Result):
             summary=self.summary(),
             note=NOTE,
             shown=shown,
+            sample_size_text=sample_size_text,
             short=short,
             claims=self.claims,
             missing=self.missing,

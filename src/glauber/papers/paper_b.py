@@ -35,8 +35,10 @@ from glauber.studies.ising.mode_race import Race, race
 from glauber.studies.ising.sampler_separation import separation
 
 ROUNDING = 1e-10  # of an eigenvalue that is zero
+TINY = 1e-12  # rounding of a probability
+TINY_IS = f"differences up to {TINY:g} count as zero: floating-point rounding"
 SEARCHED = (
-    f"eigenvalues and differences up to {ROUNDING:g} count as zero",
+    f"eigenvalues and differences up to {ROUNDING:g} count as zero: floating-point rounding",
     "a theorem is not proved by examples: a counterexample was sought in these two models and in "
     "random ones of as many sites",
 )
@@ -90,7 +92,8 @@ LEMMA_3 = Piece(
             "9/13 = 0.6923",
             "the conditional given that K is the set of site 0",
             lambda a: float(Fraction(a.first["given_K_0"])),
-            near(9 / 13, 1e-12),
+            near(9 / 13, TINY),
+            choices=(TINY_IS,),
         ),
         Published(
             "the mean over mask events is the conditional without the mask",
@@ -384,8 +387,8 @@ DEFINITION_8 = Piece(
             lambda a: max(
                 distance for scan, distance in a.distances.items() if scan.startswith("conditioned")
             ),
-            at_most(1e-12),
-            choices=("one site at a time, chosen by confidence or entropy",),
+            at_most(TINY),
+            choices=("one site at a time, chosen by confidence or entropy", TINY_IS),
         ),
         Published(
             "the redraw must be conditioned on K: otherwise the stationary distribution differs",
