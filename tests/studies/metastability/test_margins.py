@@ -15,10 +15,9 @@ from glauber.foundation.errors import GlauberError
 from glauber.models.base import Restricted, log_probs
 from glauber.models.masked_lm import MaskedLM
 from glauber.models.table import Joint, Table
-from glauber.studies.metastability.margins import basin_margin, format_log
+from glauber.studies.metastability.margins import basin_margin, format_log, neighbourhood_of
 from glauber.studies.metastability.margins import margins as study
 from glauber.studies.metastability.margins import margins_of as margins
-from glauber.studies.metastability.margins import neighbourhood_of
 
 
 @pytest.mark.parametrize("temperature", [0.2, 1.0, 3.0])
