@@ -211,13 +211,13 @@ def test_exponential_and_linear_times_are_told_apart(rate):
     rng, depths = np.random.default_rng(0), np.arange(1, 9)
     means = 50 * np.exp(rate * depths) if rate else 50 * depths
     times = (means * rng.exponential(size=(4000, 1)).clip(0.05)).astype(int)
-    found = EscapeTimes(times, np.ones_like(times, bool), 10**6)
+    found = EscapeTimes(10**6, times, np.ones_like(times, bool))
     if rate:
         assert found.growth.value == pytest.approx(rate, abs=0.01)
         assert found.exponential_less_power.interval[0] > 0
     else:
         assert found.exponential_less_power.interval[1] < 0
-    few = EscapeTimes(times, times < 0, 10**6)
+    few = EscapeTimes(10**6, times, times < 0)
     assert np.isnan(few.growth.value) and "0 depths" in few.growth.reason
 
 

@@ -222,9 +222,9 @@ class DriftCertificate:
 class EscapeTimes:
     """When chains that began with copies alone had fewer than k of them, for each k."""
 
+    n_steps: int  # of the chains
     times: Ints = internal()  # (chains, n): until d copies are lost, in column d - 1
     escaped: NDArray[np.bool_] = internal()  # (chains, n): not where the time is a lower bound
-    n_steps: int  # of the chains
 
     @reported
     def n_escaped(self) -> list[int]:
@@ -569,4 +569,4 @@ def escape_times(
             advance()
             if escaped.all():
                 break
-    return EscapeTimes(times, escaped, n_steps)
+    return EscapeTimes(n_steps, times, escaped)

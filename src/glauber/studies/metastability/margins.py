@@ -253,11 +253,11 @@ class Neighbourhood:
     the mean exit time is a lower bound unless all of them are.
     """
 
-    log_exit_time: float = internal()  # from the state until two tokens differ at once
     n_neighbours: int
     covered: float  # share of the departures from the state that lead to one of them
     reinforcement: float  # nats by which a departure lowers log pi of another token, on average
     kind: Literal["exact", "lower bound"]  # of the exit time
+    log_exit_time: float = internal()  # from the state until two tokens differ at once
 
     @reported
     def exit_time(self) -> dict[str, object]:

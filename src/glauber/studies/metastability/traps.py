@@ -849,7 +849,7 @@ class TrapSearch:
                 margins=margins,
                 weakest=WeakestSite(self._numbers[weakest], spell(int(tokens[weakest]))),
                 escape=self._escape(episode.chain, int(touched[-1])) if is_left else None,
-                neighbourhood=self._neighbourhood(episode.chain, tokens),
+                neighbourhood=self.neighbourhood(episode.chain, tokens),
             )
         reason = "every state of it holds a token of the start that is never drawn."
         return SkippedEpisode(**vars(episode), reason=reason)
@@ -869,7 +869,7 @@ class TrapSearch:
                 self._margins[key] = None
         return self._margins[key]
 
-    def _neighbourhood(self, chain: int, tokens: Ints) -> Neighbourhood | None:
+    def neighbourhood(self, chain: int, tokens: Ints) -> Neighbourhood | None:
         """The texts one token away from a state, if they are asked for."""
         key = self._key(chain, tokens)
         if self.neighbours and key not in self._around:
