@@ -50,6 +50,7 @@ STUDIES = {
         "margins": "studies.metastability.margins",
         "drift": "studies.metastability.drift",
         "traps": "studies.metastability.traps",
+        "quoted_traps": "studies.metastability.quoted_traps",
         "basins": "studies.metastability.basins",
     },
     "What is it about?": {

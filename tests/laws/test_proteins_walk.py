@@ -151,6 +151,9 @@ REFUSALS: dict[str, list[tuple[Call, str]]] = {
             "^all texts are the same, so two chains would have met before the first step",
         )
     ],
+    "quoted_traps": [
+        (lambda at: glauber.quoted_traps(at.model), "^the quoted traps are English sentences, but")
+    ],
     "prefixes": [(lambda at: glauber.prefixes(at.model, VH), "^the prefix has 'l' at")],
     "drift": [
         (lambda at: glauber.drift(at.model, PIECES, token="the", count=2), "'the' is not a single")

@@ -14,6 +14,7 @@ from tokenizers import Tokenizer
 import glauber
 from conftest import TEXTS, VOCABULARY
 from glauber import paper, phase, sample
+from glauber.foundation.statistics import Estimate
 from glauber.models.shelf import bundled_folder
 from glauber.papers import paper_a
 from glauber.papers.piece import Answers
@@ -21,11 +22,13 @@ from glauber.papers.work import Request, list_chains
 from glauber.studies.compatibility.rectangles import delta_of
 from glauber.studies.landscape.labels import Labelled, calibration_passages, held_out_passages
 from glauber.studies.landscape.recurrence import recurrence
+from glauber.studies.metastability.drift import LevelDrift
 from glauber.studies.metastability.traps import TrapSearch
 from glauber.studies.mixing.crossover import Crossover
 from glauber.texts.starts import passages
 from tiny_nli import make_nli
 
+SAME_TEXTS = tuple(TEXTS)
 SAME = [TEXTS[1], TEXTS[4], TEXTS[0]]
 
 
@@ -200,20 +203,66 @@ def test_the_influence(tiny_folder, texts):
 
 
 def test_table_2(resize, tiny_folder, tmp_path):
-    resize("A-table2", length=5, count=3, levels=1, samples=12)
-    made = paper("A-table2", TEXTS, seeds=2, out=tmp_path)
-    for row, claims in zip(made.rows, (made.claims[:2], made.claims[2:]), strict=True):
-        options = dict(count=3, levels=1, samples=12, length=5, seed=2)
+    resize("A-table2", levels=1, samples=12, chains=4)
+    given = dict(length=5, copies=3, steps=30, seeds=2, out=tmp_path)
+    made = paper("A-table2", TEXTS, temperature=[0.5, 1.5], **given)
+    rows = [row for row in made.rows if "median" in row]
+    assert [row["temperature"] for row in rows] == [0.5, 1.5]
+    for row, claims in zip(rows, (made.claims[:3], made.claims[3:]), strict=True):
+        options = dict(count=3, levels=1, samples=12, length=5, seed=2, chains=4, steps=30)
         found = glauber.drift(
             str(tiny_folder), TEXTS, token="!", temperature=row["temperature"], **options
         )
-        edge, (positive, certified) = found.levels[0], claims
+        edge, (positive, exponential, certified) = found.levels[0], claims
+        shape = found.escapes.exponential_less_power.value
+        assert exponential.quantity.value == (None if np.isnan(shape) else pytest.approx(shape))
+        times = [each for each in made.rows if each.get("depth") == 1]
+        mean = found.escapes.mean_times[0].value
+        assert any(each["mean_time"][0] == pytest.approx(mean) for each in times)
         assert (row["positive"], row["smallest"]) == (edge.positive, edge.smallest)
         assert positive.quantity.value == pytest.approx(edge.positive / 12)
         assert certified.quantity.value == found.epsilon
         # Samples can show that there is no certificate, and never that there is one.
         assert certified.verdict.word == ("disagrees" if found.epsilon <= 0 else "cannot tell")
         assert any("lost" in note for note in positive.ours)
+    one = paper("A-table2", TEXTS, temperature=0.7, **given)
+    assert one.rows[0]["temperature"] == 0.7 and len(one.claims) == 3
+    assert "or smallest" in one.claims[0].published  # which of the two rows is not known
+    with pytest.raises(glauber.GlauberError, match="A-table5 has one temperature"):
+        paper("A-table5", temperature=[0.5, 1.0])
+
+
+def test_the_published_drift_is_compared_on_its_model(monkeypatch):
+    """By hand: half of the states below the median, and one at or below the smallest."""
+    drifts = np.sort(np.append(np.random.default_rng(0).uniform(0.043, 0.117, 199), 0.042))
+    level = LevelDrift(14, drifts)
+    boundary = {"median": level.median, "drifts": drifts, "positive": 200, "smallest": 0.042}
+    boundary |= {"median_interval": level.median_interval}
+    shape = vars(Estimate(0.5, (0.1, 0.9), n_chains=16))
+    study = {"levels": [boundary], "temperature": 0.3, "shape": shape, "escapes": []}
+    values = dict(samples=200, levels=0, model=paper_a.BERT, copies=14, chains=16, steps=9)
+    studies = [study | {"temperature": 0.9}, study]  # sorted: the colder one is the first row
+    answers = Answers(studies=studies, settings=_values(**values))
+    made = [each.claim(answers) for each in paper_a.drift_claims(answers)]
+    words = {claim.sentence: claim.verdict.word for claim in made}
+    assert words["the median drift at the boundary is 0.08 (temperature 0.3)"] == "agrees"
+    assert words["the median drift at the boundary is 0.066 (temperature 0.9)"] == "disagrees"
+    smallest = next(each for each in made if "0.042" in each.sentence)
+    assert smallest.quantity.value == 1 / 200 and smallest.verdict.word == "agrees"
+    assert len(made) == 10
+    answers.settings.values["model"] = answers.settings.model = "another"
+    assert len([*paper_a.drift_claims(answers)]) == 6
+
+
+def test_the_length_is_a_setting(resize):
+    resize("A-table5", chains=3, steps=400, temperature=0.05, embedder="tokens", texts=SAME_TEXTS)
+    made = paper("A-table5", length=4)
+    assert "cut to 4 tokens" in made.how and made.given == {"length": 4}
+    assert any("length: 4 in place of 15" in note for note in made.differs)
+    with pytest.raises(glauber.GlauberError, match="--length"):
+        paper("A-influence", length=4)
+    with pytest.raises(glauber.GlauberError, match="length is 0"):
+        paper("A-table5", length=0)
 
 
 @pytest.fixture
@@ -434,7 +483,7 @@ def test_the_claims_of_a_catalogue(tiny_folder):
     firm = [trap for trap in found.traps if trap.perfect]
     assert vacuous.quantity.value == np.mean([trap.margins.escape_bound >= 1 for trap in firm])
     left = [trap for trap in found.traps if trap.escape]
-    at = np.mean([trap.escape.site == trap.weakest.site for trap in left])
+    at = np.mean([trap.escape.at_weakest for trap in left])
     assert weakest.quantity.value == pytest.approx(at)
     assert gaps.quantity.value == pytest.approx(found.ranks.difference.value)
     words = [claim.verdict.word for claim in claims_of(replace(found, traps=()))]

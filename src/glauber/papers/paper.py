@@ -15,13 +15,13 @@ from pathlib import Path
 from shutil import rmtree
 from typing import Annotated, Any
 
+from glauber.foundation.checks import Whole
 from glauber.foundation.disk import write_json
 from glauber.foundation.errors import GlauberError
 from glauber.foundation.json_text import parse_json
-from glauber.foundation.parameters import Device, Texts
+from glauber.foundation.parameters import Device, Texts, check_temperatures
 from glauber.foundation.progress import check_count, check_seed, say
 from glauber.foundation.study import one_of, study
-from glauber.models.base import check_temperature
 from glauber.models.weights import check_device
 from glauber.papers.page import Evidence, Listing
 from glauber.papers.piece import Piece, Reproduction, pooled_over_seeds
@@ -40,7 +40,7 @@ from glauber.sampling.sweeps.executors import Executor, Work, choose_executor, r
 from glauber.sampling.sweeps.folder import Cell, Sweep
 from glauber.texts.starts import read_texts
 
-MODULES = ("paper_a", "paper_b", "translation")
+MODULES = ("paper_a", "paper_a_traps", "paper_b", "translation")
 STAGES = ("answers", "chains", "plan")
 MAX_SEEDS = 10_000
 
@@ -55,7 +55,17 @@ def paper(
         int | str | Sequence[int], "Seeds such as 0-9; the piece is made with each, and pooled."
     ] = 0,
     model: Annotated[str | None, "Model (default: that of the scale)."] = None,
-    temperature: Annotated[float | None, "Temperature (default: that of the scale)."] = None,
+    temperature: Annotated[
+        float | Sequence[float] | None,
+        "Temperature, or several for A-table2, such as 0.5,1 (default: that of the scale).",
+        check_temperatures,
+    ] = None,
+    length: Annotated[
+        int | None, "Tokens of each text (default: that of the scale).", Whole()
+    ] = None,
+    copies: Annotated[
+        int | None, "A-table2: copies of '!' at the boundary of the basin.", Whole()
+    ] = None,
     chains: Annotated[
         int | None, "Number of chains, pairs or trials (default: that of the scale)."
     ] = None,
@@ -87,7 +97,9 @@ def paper(
     options: dict[str, Any] = {
         "model": model,
         "texts": _read_texts(texts),
-        "temperature": temperature,
+        "temperature": tuple(temperature) if isinstance(temperature, list) else temperature,
+        "length": length,
+        "copies": copies,
         "chains": chains,
         "steps": steps,
         "embedder": embedder,
@@ -97,8 +109,6 @@ def paper(
     for name in ("chains", "steps"):
         if name in settings:
             check_count(f"number of {name}", settings[name])
-    if temperature is not None:
-        check_temperature(temperature)
     check_device(device)
     executor = choose_executor(on, workers=workers, address=address)
     request = Request(piece, scale, 0, Path(out or ""), settings, device)  # type: ignore[arg-type]

@@ -123,7 +123,12 @@ class Piece:
 
     def settings(self, request: Request) -> Settings:
         """The settings of the scale, with the given ones in their place."""
-        return Settings(request, {**self.small, **(self.paper if request.scale == "paper" else {})})
+        defaults = {**self.small, **(self.paper if request.scale == "paper" else {})}
+        if isinstance(defaults.get("temperature"), tuple) and "temperature" in request.given:
+            request = replace(
+                request, given=request.given | {"temperature": _numbers(request.given)}
+            )
+        return Settings(request, defaults)
 
     def needs(self, request: Request) -> list[Chains]:
         """The chains that have to be run before."""
@@ -148,6 +153,9 @@ class Piece:
             raise GlauberError(
                 f"{request.piece} does not take {', '.join(wrong)}: it takes {listed}."
             )
+        several = len(_numbers(request.given)) > 1
+        if several and not isinstance(self.small["temperature"], tuple):
+            raise GlauberError(f"{request.piece} has one temperature, but several are given.")
 
     def check_extras(self, request: Request) -> None:
         """Refuses a piece whose optional dependency is missing, before anything is made for it."""
@@ -315,6 +323,12 @@ def _cell(value: object) -> Any:
 def as_tuple(value: Any) -> tuple[str, ...]:
     """The names of a setting that has one name or several."""
     return () if value is None else (value,) if isinstance(value, str) else tuple(value)
+
+
+def _numbers(given: Mapping[str, Any]) -> tuple[float, ...]:
+    """The temperatures that were given: one, several or none."""
+    value = given.get("temperature", ())
+    return tuple(value) if isinstance(value, tuple | list) else (value,)
 
 
 def _names(answers: Answers) -> dict[str, object]:

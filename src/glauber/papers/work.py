@@ -37,6 +37,8 @@ FLAGS = {
     "model": "--model",
     "texts": "--from",
     "temperature": "--temperature",
+    "length": "--length",
+    "copies": "--copies",
     "chains": "--chains",
     "steps": "--steps",
     "embedder": "--embedder",

@@ -3,15 +3,19 @@
 import numpy as np
 import pytest
 import torch
+from scipy.stats import binom
 
+from glauber.exact.hitting_times import mean_hitting_times
 from glauber.exact.space import Space
 from glauber.exact.transition import transition_matrix
 from glauber.foundation.errors import GlauberError
-from glauber.models.table import Table
+from glauber.models.table import Joint, Table
 from glauber.studies.metastability.drift import (
+    EscapeTimes,
     LevelDrift,
     certify,
     equilibrate_others,
+    escape_times,
     lower_share,
     with_copies,
 )
@@ -179,3 +183,65 @@ def test_the_study_samples_every_level(tiny_folder, texts):
 def test_the_study_refuses_in_one_sentence(tiny_folder, texts, how, said):
     with pytest.raises(GlauberError, match=said):
         asked(tiny_folder, texts, **how)
+
+
+def test_escape_times_are_those_of_the_exact_chain():
+    """Mean times from copies alone against hitting times, and every column against the paths."""
+    law, space = Joint.random(3, 4, seed=1, strength=0.5), Space(3, 4)
+    matrix = transition_matrix(law, space)
+    copies = (space.states() == 2).sum(1).numpy()
+    begin = int(space.index(torch.full((1, 4), 2)))
+    begin_at, free = torch.full((200, 4), 2), torch.ones(4).bool()
+    found = escape_times(law, begin_at, free, token=2, n_steps=2000)
+    assert found.escaped.all()
+    for depth, mean in enumerate(found.mean_times, start=1):
+        exact = mean_hitting_times(matrix, copies < 4 - depth + 1)[begin]
+        error = found.times[:, depth - 1].std() / np.sqrt(200)
+        assert mean.value == pytest.approx(exact, abs=4 * error)
+    # Cut off: as many steps per escape, since the first escape has no memory.
+    cut = escape_times(law, begin_at, free, token=2, n_steps=3)
+    assert 0 < cut.n_escaped[0] < 200 and (cut.times <= 3).all()
+    stay = matrix.toarray()[begin, begin]
+    assert cut.mean_times[0].value == pytest.approx(1 / (1 - stay), rel=0.3)
+    np.testing.assert_array_equal(cut.escaped, found.times <= 3)
+
+
+@pytest.mark.parametrize("rate", [0.5, 0.0])
+def test_exponential_and_linear_times_are_told_apart(rate):
+    rng, depths = np.random.default_rng(0), np.arange(1, 9)
+    means = 50 * np.exp(rate * depths) if rate else 50 * depths
+    times = (means * rng.exponential(size=(4000, 1)).clip(0.05)).astype(int)
+    found = EscapeTimes(10**6, times, np.ones_like(times, bool))
+    if rate:
+        assert found.growth.value == pytest.approx(rate, abs=0.01)
+        assert found.exponential_less_power.interval[0] > 0
+    else:
+        assert found.exponential_less_power.interval[1] < 0
+    few = EscapeTimes(10**6, times, times < 0)
+    assert np.isnan(few.growth.value) and "0 depths" in few.growth.reason
+
+
+def test_the_study_measures_escape_times(tiny_folder, texts):
+    assert asked(tiny_folder, texts).escapes is None
+    found = asked(tiny_folder, texts, chains=5, steps=60, temperature=2.0)
+    answer = found.to_dict()["escapes"]
+    assert len(answer["mean_times"]) == 5 and answer["n_steps"] == 60
+    assert answer["n_escaped"] == sorted(answer["n_escaped"], reverse=True)
+    assert answer["n_escaped"][0] == 5
+    assert "escapes of 5 chains of 60 steps" in str(found)
+    cold = asked(tiny_folder, texts, chains=2, steps=1, temperature=1e-3)
+    assert "growth with the depth: not known" in str(cold)
+
+
+def test_the_interval_of_a_median_is_that_of_its_order_statistics():
+    level = LevelDrift(1, np.random.default_rng(0).normal(size=200))
+    low, high = level.median_interval
+    below = (level.drifts < low).sum(), (level.drifts <= high).sum()
+    assert low < level.median < high
+    assert binom.cdf(below[0] - 1, 200, 0.5) <= 0.025 and binom.sf(below[1] - 1, 200, 0.5) <= 0.025
+    hits = 0
+    for seed in range(300):
+        low, high = LevelDrift(1, np.random.default_rng(seed).exponential(size=50)).median_interval
+        hits += low < np.log(2) < high
+    assert 0.93 <= hits / 300 <= 0.995
+    assert LevelDrift(1, np.zeros(3)).median_interval is None

@@ -8,13 +8,14 @@ import numpy as np
 import pytest
 import torch
 
+from glauber.exact.hitting_times import hamming_ball, mean_exit_times
 from glauber.exact.space import Space
 from glauber.exact.transition import transition_matrix
 from glauber.foundation.errors import GlauberError
 from glauber.models.base import Restricted, log_probs
 from glauber.models.masked_lm import MaskedLM
 from glauber.models.table import Joint, Table
-from glauber.studies.metastability.margins import basin_margin, format_log
+from glauber.studies.metastability.margins import basin_margin, format_log, neighbourhood_of
 from glauber.studies.metastability.margins import margins as study
 from glauber.studies.metastability.margins import margins_of as margins
 
@@ -246,3 +247,75 @@ def test_an_object_in_bfloat16_is_asked_in_float64_too(tiny_folder):
 def test_the_study_refuses_in_one_sentence(tiny_folder, text, how, said):
     with pytest.raises(GlauberError, match=said):
         study(str(tiny_folder), text, device="cpu", **how)
+
+
+@pytest.mark.parametrize("temperature", [0.2, 1.0, 3.0])
+@pytest.mark.parametrize("law", [Table.random(3, 3, seed=2), Joint.random(4, 2, seed=2)])
+def test_the_exit_time_is_that_of_the_transition_matrix(law, temperature):
+    """From every neighbour it is exact; from some of them it is that of a smaller set."""
+    space, free = Space(law.vocab_size, law.length), torch.ones(law.length).bool()
+    matrix = transition_matrix(law, space, temperature=temperature)
+    every = law.length * (law.vocab_size - 1)
+    for state in space.states():
+        ball = hamming_ball(space, state, 1)
+        time = mean_exit_times(matrix, ball)[int(space.index(state[None]))]
+        how = dict(temperature=temperature)
+        found = neighbourhood_of(law, state, free, neighbours=every, **how)
+        assert found.kind == "exact" and found.covered == pytest.approx(1)
+        assert math.exp(found.log_exit_time) == pytest.approx(time, rel=1e-9)
+        fewer = neighbourhood_of(law, state, free, neighbours=2, **how)
+        assert fewer.kind == "lower bound" and fewer.covered < 1
+        step = matrix.toarray()[int(space.index(state[None]))]
+        step[int(space.index(state[None]))] = 0
+        inside = np.zeros(len(step), bool)
+        inside[[int(space.index(state[None])), *np.argsort(-step)[:2]]] = True
+        time = mean_exit_times(matrix, inside)[int(space.index(state[None]))]
+        assert math.exp(fewer.log_exit_time) == pytest.approx(time, rel=1e-9)
+        assert fewer.covered == pytest.approx(np.sort(step)[-2:].sum() / step.sum())
+
+
+@pytest.mark.parametrize("temperature", [0.2, 1.0])
+def test_moves_looseness_and_coherence_by_hand(temperature):
+    law = Table.random(3, 3, seed=2)
+    space = Space(3, 3)
+    matrix = transition_matrix(law, space, temperature=temperature).toarray()
+    perfect = 0
+    for number, state in enumerate(space.states()):
+        found = margins(law, state, torch.ones(3).bool(), temperature=temperature)
+        away = np.delete(matrix[number], number)
+        away = away[away > 0] / away.sum()
+        assert found.escape_moves == pytest.approx(np.exp(-(away * np.log(away)).sum()))
+        alone = [log_probs(law, state[None], torch.tensor([[i]]))[0, 0, state[i]] for i in range(3)]
+        assert found.coherence == pytest.approx(float(sum(alone)) / 3)
+        if not found.perfect:
+            assert found.log_looseness is None
+            continue
+        perfect += 1
+        prefactor, smallest = found.log_looseness
+        assert prefactor >= 0 and smallest >= 0
+        assert prefactor + smallest == pytest.approx(found.log_escape_bound - found.log_escape_rate)
+        each = np.exp(-found.gaps / temperature).mean()  # every site by its own gap
+        assert smallest == pytest.approx(-found.margin / temperature - math.log(each))
+    assert perfect > 0
+
+
+def test_a_departure_that_others_feel_has_reinforcement():
+    """Two sites that agree with a probability of 0.9 each: log 0.9 becomes log 0.1."""
+    weights = torch.tensor([[0.9, 0.1], [0.1, 0.9]], dtype=torch.float64).log()
+    state, free = torch.tensor([1, 1]), torch.ones(2).bool()
+    found = neighbourhood_of(Joint(weights), state, free, neighbours=2)
+    assert found.reinforcement == pytest.approx(math.log(9))
+    apart = Joint(torch.zeros(2, 2, dtype=torch.float64))
+    assert neighbourhood_of(apart, state, free, neighbours=2).reinforcement == pytest.approx(0)
+
+
+def test_the_study_measures_the_neighbourhood(tiny_folder):
+    assert study(str(tiny_folder), TEXT, device="cpu").neighbourhood is None
+    found = study(str(tiny_folder), TEXT, device="cpu", neighbours=3, temperature=0.1)
+    around = found.to_dict()["neighbourhood"]
+    assert around["n_neighbours"] == 3 and around["exit_time"]["kind"] == "lower bound"
+    assert around["exit_time"]["value"] > found.margins.holding_time
+    assert "two tokens differ at once" in str(found)
+    coldest = study(str(tiny_folder), TEXT, device="cpu", neighbours=3, temperature=1e-6)
+    assert math.isfinite(coldest.neighbourhood.log_exit_time)
+    json.dumps(coldest.to_dict(), allow_nan=False)

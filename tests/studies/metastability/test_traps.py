@@ -20,7 +20,7 @@ from glauber.models.base import log_probs
 from glauber.sampling.reopened import reopen
 from glauber.sampling.sample import sample
 from glauber.studies.metastability.episodes import Episode
-from glauber.studies.metastability.margins import margins_of
+from glauber.studies.metastability.margins import margins_of, neighbourhood_of
 from glauber.studies.metastability.regimes import regime
 from glauber.studies.metastability.traps import PUBLISHED, TrapSearch
 
@@ -66,13 +66,11 @@ def test_representatives_and_escapes_are_those_of_the_path(run, conditionals, ca
         assert counts[state] == max(counts.values())
         assert trap.share_in_text == pytest.approx(counts[state] / episode.duration)
         assert trap.text == run.vocabulary.decode(state)
-        last = max(t for t in range(episode.first, episode.last + 1) if path[t] == state)
-        while last <= run.steps and path[last] == state:
-            last += 1
-        if last > run.steps:
-            assert trap.escape is None
+        if not trap.ended:
+            assert trap.escape is None and episode.last == run.steps
             continue
         escapes += 1
+        last, state = episode.last + 1, path[episode.last]  # the step that ends the trap
         (site,) = [i for i in range(len(state)) if path[last][i] != state[i]]
         escape = trap.escape
         assert (escape.step, escape.site) == (last, site - run.first_site)
@@ -83,6 +81,8 @@ def test_representatives_and_escapes_are_those_of_the_path(run, conditionals, ca
             conditionals, torch.tensor([state]), torch.tensor([[site]]), temperature=TEMPERATURE
         )[0, 0]
         assert escape.probability == pytest.approx(float(row[path[last][site]].exp()), rel=1e-3)
+        left = margins_of(conditionals, torch.tensor(state), torch.from_numpy(run.free[trap.chain]))
+        assert escape.at_weakest == (left.sites[int(left.gaps.argmin())] == site)
     assert escapes > 3
 
 
@@ -147,6 +147,95 @@ def test_the_summary(catalogue):
     left = sum(trap.observed.departures for trap in catalogue.traps)
     assert told.seen_to_exact.value == pytest.approx(expected / left)
     assert sorted(chain(*catalogue.families)) == list(range(len(durations)))
+
+
+@pytest.mark.parametrize(("embedder", "threshold"), [("tokens", 0.25), (embed, 0.05)])
+def test_the_rolling_escape_and_entry_are_those_of_the_texts(
+    run, conditionals, embedder, threshold
+):
+    """The last step that goes beyond the threshold after the last snapshot that is nearer."""
+    stride, window = 10, 40
+    how = dict(window=window, stride=stride, threshold=threshold, shortest=30)
+    found = TrapSearch(run, conditionals).rolling(embedder, **how)
+    paths = {chain: np.array(states_of(run, chain)) for chain in range(5)}
+
+    def distance(chain, tokens, others):
+        if embedder == "tokens":
+            return (others != tokens)[:, run.free[chain]].mean(axis=1)
+        texts = [run.vocabulary.decode(row) for row in [tokens, *others]]
+        vectors = embed(texts)
+        return 1 - vectors[1:] @ vectors[0]
+
+    escapes = entries = 0
+    for trap in found.traps:
+        path, chain = paths[trap.chain], trap.chain
+        end = min(trap.last + 1 + window, run.steps)
+        looks = range(trap.first, end + 1, stride)
+        near = [t for t in looks if distance(chain, trap.tokens, path[[t]])[0] <= threshold]
+        if not trap.ended or not near or near[-1] == looks[-1]:
+            assert trap.escape is None
+        else:
+            escapes += 1
+            inside = range(near[-1], near[-1] + stride + 1)
+            step = 1 + max(
+                t for t in inside if distance(chain, trap.tokens, path[[t]])[0] <= threshold
+            )
+            assert trap.escape.step == step
+            (site,) = np.flatnonzero(path[step] != path[step - 1])
+            assert trap.escape.site == site - run.first_site
+            assert trap.escape.new == run.vocabulary.spell(path[step][site])
+        if trap.first < window:
+            assert trap.entry is None
+            continue
+        entries += 1
+        far = distance(chain, path[0], path[[trap.first - window, trap.first, trap.first + window]])
+        growth = trap.entry.growth_before, trap.entry.growth_after
+        assert growth == pytest.approx(np.diff(far), abs=1e-6)
+        ahead = [trap.first + stride * (1 + k) for k in range(window // stride)]
+        assert trap.entry.drift_at == pytest.approx(
+            distance(chain, path[trap.first], path[ahead]).mean(), abs=1e-6
+        )
+        assert trap.entry.drift_at < threshold
+    assert escapes > 3 and entries > 3
+
+
+def test_durations_by_type_and_by_family(catalogue):
+    for each in catalogue.by_type:
+        own = [t for t in catalogue.traps if t.perfect == (each.type == "perfect")]
+        assert each.n_traps == len(own)
+        assert each.mean.value == pytest.approx(np.mean([t.duration for t in own]))
+        assert (each.shortest, each.longest) == (
+            min(t.duration for t in own),
+            max(t.duration for t in own),
+        )
+    assert {each.type for each in catalogue.by_type} == {"perfect", "approximate"}
+    for family in catalogue.family_durations:
+        by_chain = Counter()
+        for i in family.traps:
+            by_chain[catalogue.traps[i].chain] += catalogue.traps[i].duration
+        assert family.steps == sum(by_chain.values()) and family.n_chains == len(by_chain)
+        assert family.most_steps == max(by_chain.values())
+    assert catalogue.family_durations[0].most_traps > 1
+    assert f"{catalogue.family_durations[0].steps:,} steps together" in "\n".join(
+        catalogue.lines(show=1)
+    )
+
+
+def test_the_moves_rank_with_durations_too(catalogue):
+    catalogue = replace(catalogue, reach=0)
+    value, _ = somers_by_hand(catalogue, [trap.escape_moves for trap in catalogue.traps])
+    assert catalogue.ranks.by_escape_moves.value == pytest.approx(value)
+
+
+def test_the_neighbourhood_of_a_trap_is_that_of_its_text(run, conditionals):
+    (found,) = glauber.traps(run, detector="hamming", shortest=30, neighbours=4).catalogues
+    model = glauber.load(run.spec.model, dtype="float64").conditionals()
+    for trap in found.traps[:3]:
+        state = torch.from_numpy(trap.tokens), torch.from_numpy(run.free[trap.chain])
+        own = neighbourhood_of(model, *state, temperature=TEMPERATURE, neighbours=4)
+        assert trap.neighbourhood.log_exit_time == pytest.approx(own.log_exit_time)
+        assert own.log_exit_time > np.log(trap.holding_time)
+    assert "with the texts one token away" in "\n".join(found.traps[0].lines())
 
 
 def test_a_token_that_is_never_drawn_is_no_representative(conditionals, tmp_path):

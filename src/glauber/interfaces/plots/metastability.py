@@ -33,6 +33,7 @@ from glauber.studies.metastability.traps import RankCorrelation, Trap, TrapList
 if TYPE_CHECKING:
     from glauber.studies.metastability.drift import DriftStudy
     from glauber.studies.metastability.margins import MarginStudy
+    from glauber.studies.metastability.quoted_traps import QuotedTraps
 
 ROW = 22  # pixels of a chain
 TICKS = [digit * 10**power for power in range(7) for digit in (1, 2, 5)]
@@ -326,6 +327,38 @@ def plot_margins(result: "MarginStudy") -> Chart:
         symbol="line-ew-open",
         size=14,
         trace=dict(customdata=chances, yaxis="y2"),
+    )
+    return chart
+
+
+def plot_quoted_traps(result: "QuotedTraps") -> Chart:
+    """The mean gap of each quoted trap on this model, next to the published one."""
+    traps = [(each.published, each.ours) for each in result.traps][::-1]
+    names = [quote.name for quote, _ in traps]
+    chart = Chart(
+        "Traps that the paper quotes",
+        f"mean gap of each text on {result.model}, and as published for BERT",
+        x=dict(title="mean gap (score)"),
+        y=dict(type="category", automargin=True),
+        height=150 + ROW * max(len(traps), 4),
+    )
+    chart.columns(
+        [ours.mean_gap for _, ours in traps],
+        names,
+        f"{result.model}; grey: another token is likelier somewhere",
+        "%{y}: mean gap %{x:.2f}",
+        horizontal=True,
+        color=[BLUE if ours.margins.perfect else QUIET for _, ours in traps],
+    )
+    known = [(quote.mean_gap, quote.name) for quote, _ in traps if quote.mean_gap is not None]
+    chart.dots(
+        [gap for gap, _ in known],
+        [name for _, name in known],
+        "published",
+        "%{y}: published mean gap %{x:.2f}",
+        color=AMBER,
+        size=10,
+        symbol="line-ns-open",
     )
     return chart
 

@@ -6,24 +6,33 @@ of the levels N = k .. k + m, then r^N with r = (1 - epsilon) / (1 + epsilon) is
 there, and a chain at level k + m comes down to k before it climbs above k + m with chance at most
 r^m. Drift at level k alone bounds nothing: a walk that is pushed back at its boundary only leaves
 in polynomial time.
+
+Escape times are measured too: chains begin in the text of copies alone, and the basin of k copies
+and more, of depth n - k + 1, is left when so many copies are lost.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Literal, Unpack
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from scipy.stats import binom
 from torch import Tensor
 
 from glauber.dynamics.glauber import glauber
 from glauber.dynamics.kernel import run, start
+from glauber.dynamics.remembered import Memo, memoised
 from glauber.foundation.checks import Whole
 from glauber.foundation.errors import GlauberError
 from glauber.foundation.parameters import ModelOrName, Seed, Temperature, Texts, WhereAndDtype
 from glauber.foundation.progress import check_memory, say, track
-from glauber.foundation.statistics import clopper_pearson
+from glauber.foundation.statistics import (
+    Estimate,
+    clopper_pearson,
+    jackknife,
+)
 from glauber.foundation.study import Result, internal, reported, study
 from glauber.models.base import (
     Conditionals,
@@ -37,9 +46,11 @@ from glauber.models.load import load
 from glauber.texts.starts import starts
 
 Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
 MOST = 10**6  # samples of a level
 CONFIDENCE = 0.95
-STEPS = 10**7  # of the chain for the other sites
+STEPS = 10**7  # of a chain
+FEWEST_DEPTHS = 3  # through which an exponential and a power can be told apart
 
 
 @study
@@ -56,6 +67,10 @@ def drift(
     settle: Annotated[
         int, "Steps of the chain for the other sites (0: as in the texts).", Whole(0, STEPS)
     ] = 0,
+    chains: Annotated[
+        int, "Chains from copies alone, whose escape times are measured (0: none).", Whole(0, MOST)
+    ] = 0,
+    steps: Annotated[int, "Steps of these chains.", Whole(1, STEPS)] = 1000,
     seed: Seed = 0,
     **where: Unpack[WhereAndDtype],
 ) -> "DriftStudy":
@@ -64,7 +79,8 @@ def drift(
     D(x) = 1/n sum_i (pi_i(w given the rest) - 1[x_i = w]) at states with exactly so many copies at
     random sites, the others from texts (paper A, table 2). If D is at least epsilon > 0 at every
     state of the levels, a chain comes down from k+m to k before it climbs above k+m with chance at
-    most ((1 - epsilon) / (1 + epsilon))^m; from samples this is an estimate.
+    most ((1 - epsilon) / (1 + epsilon))^m; from samples this is an estimate. With chains, escape
+    times from a text of copies alone are set against the depth of the basin.
     """
     if count > length:
         raise GlauberError(
@@ -95,8 +111,22 @@ def drift(
         n_steps=settle,
         seed=seed,
     )
+    escapes = None
+    if chains:
+        say(f"at most {steps:,} steps of {chains:,} chains from copies alone")
+        alone = torch.where(free[0], number, rows[:1]).repeat(chains, 1)
+        escapes = escape_times(
+            opened.conditionals(),
+            alone,
+            free[0],
+            token=number,
+            n_steps=steps,
+            temperature=temperature,
+            seed=seed,
+        )
     return DriftStudy(
         **vars(certificate),
+        escapes=escapes,
         model=opened.name,
         token=token,
         length=length,
@@ -132,6 +162,16 @@ class LevelDrift:
         """Share of the sampled distribution with D > 0."""
         value = self.lowest_positive_share
         return {"value": value, "kind": "lower bound", "confidence": CONFIDENCE}
+
+    @reported
+    def median_interval(self) -> tuple[float, float] | None:
+        """An interval of the median at 95%, from two of the sorted samples; None for too few."""
+        n = len(self.drifts)
+        below = int(binom.ppf((1 - CONFIDENCE) / 2, n, 0.5))
+        if below < 1:
+            return None
+        ordered = np.sort(self.drifts)
+        return float(ordered[below - 1]), float(ordered[n - below])
 
     @property
     def lowest_positive_share(self) -> float:
@@ -178,6 +218,70 @@ class DriftCertificate:
         return lower_share(fewest, fewest, confidence=each)
 
 
+@dataclass(frozen=True, eq=False)
+class EscapeTimes:
+    """When chains that began with copies alone had fewer than k of them, for each k."""
+
+    n_steps: int  # of the chains
+    times: Ints = internal()  # (chains, n): until d copies are lost, in column d - 1
+    escaped: NDArray[np.bool_] = internal()  # (chains, n): not where the time is a lower bound
+
+    @reported
+    def n_escaped(self) -> list[int]:
+        """Chains that left the basin, by depth from 1."""
+        return [int(count) for count in self.escaped.sum(axis=0)]
+
+    @reported
+    def mean_times(self) -> list[Estimate]:
+        """Steps per escape, by depth from 1: the mean time if escapes have no memory."""
+
+        def means(weights: Floats) -> Floats:
+            escapes = weights @ self.escaped
+            with np.errstate(divide="ignore"):
+                return np.where(escapes > 0, weights @ self.times / escapes, np.nan)
+
+        every = jackknife(means, len(self.times), scale="log")
+        each = [every.item(depth) for depth in range(self.times.shape[1])]
+        return [
+            time if count else replace(time, reason="no chain escaped")
+            for time, count in zip(each, self.n_escaped, strict=True)
+        ]
+
+    @property
+    def known(self) -> NDArray[np.int64]:
+        """The depths at which at least half of the chains escaped."""
+        return np.flatnonzero(2 * self.escaped.sum(axis=0) >= len(self.times)) + 1
+
+    @reported
+    def growth(self) -> Estimate:
+        """Mean slope of the log mean time per copy of depth; 0 if times do not grow."""
+        return self._fits(0)
+
+    @reported
+    def exponential_less_power(self) -> Estimate:
+        """R^2 of the log mean time on the depth, less that on the depth's logarithm.
+
+        Above zero, times grow like an exponential of the depth rather than like a power.
+        """
+        return self._fits(1)
+
+    def _fits(self, which: int) -> Estimate:
+        depths = self.known
+        if len(depths) < FEWEST_DEPTHS:
+            reason = f"half of the chains left basins of {len(depths)} depths only"
+            return Estimate(float("nan"), None, n_chains=len(self.times), reason=reason)
+
+        def fits(weights: Floats) -> Floats:
+            escapes = weights @ self.escaped[:, depths - 1]
+            if (escapes <= 0).any():
+                return np.full(2, np.nan)
+            logs = np.log(weights @ self.times[:, depths - 1] / escapes)
+            by_depth, by_log = np.corrcoef([logs, depths, np.log(depths)])[0, 1:]
+            return np.array([np.polyfit(depths, logs, 1)[0], by_depth**2 - by_log**2])
+
+        return jackknife(fits, len(self.times)).item(which)
+
+
 @dataclass(frozen=True, eq=False, kw_only=True)
 class DriftStudy(DriftCertificate, Result):
     """The drift of one token's copies, level by level, and what it certifies."""
@@ -188,6 +292,7 @@ class DriftStudy(DriftCertificate, Result):
     temperature: float
     settle: int = internal()
     seed: int
+    escapes: EscapeTimes | None = None
 
     FIGURES = {"levels": "glauber.interfaces.plots.metastability:plot_drift"}
 
@@ -215,6 +320,29 @@ class DriftStudy(DriftCertificate, Result):
                 f"distribution (lower bound, at {self.confidence:.0%})"
             )
         yield self.verdict
+        if self.escapes is not None:
+            yield from self._escape_lines(self.escapes)
+
+    def _escape_lines(self, escapes: EscapeTimes) -> Iterable[str]:
+        n_chains = len(escapes.times)
+        yield (
+            f"escapes of {n_chains} chains of {escapes.n_steps:,} steps that began with "
+            f"{self.length} copies (estimates)"
+        )
+        yield "  depth  fewer than  escaped  steps per escape"
+        for depth, (count, time) in enumerate(
+            zip(escapes.n_escaped, escapes.mean_times, strict=True), start=1
+        ):
+            mean = time.text(1) if count else "-"
+            yield f"{depth:>7}  {self.length - depth + 1:>10}  {count:>7}  {mean}"
+        growth, shape = escapes.growth, escapes.exponential_less_power
+        if np.isnan(growth.value):
+            yield f"growth with the depth: not known ({growth.reason})"
+            return
+        yield (
+            f"log time per copy of depth: {growth.text()}; R^2 of an exponential less that of a "
+            f"power: {shape.text()}"
+        )
 
     @property
     def verdict(self) -> str:
@@ -407,3 +535,38 @@ def sample_drift(
         return LevelDrift(count, change)
 
     return certify([level(count) for count in counts], exhaustive=False)
+
+
+def escape_times(
+    conditionals: Conditionals,
+    tokens: Tensor,
+    free: Tensor,
+    *,
+    token: int,
+    n_steps: int,
+    temperature: float = 1.0,
+    seed: int = 0,
+) -> EscapeTimes:
+    """Steps until chains from tokens (chains, length) have lost 1, 2, … n of their n free copies.
+
+    free (length,) is the same for every chain.
+    """
+    n = int(free.sum())
+    times = np.full((len(tokens), n), n_steps)
+    escaped = np.zeros((len(tokens), n), bool)
+    state = start(tokens, free.repeat(len(tokens), 1), temperature=temperature, device=free.device)
+    with track("steps of the chains from copies alone", n_steps) as advance:
+        kernel = glauber(conditionals)
+        stream = run(kernel, state, n_steps, seed=seed)
+        if state.tokens.device.type == "cpu":  # most steps ask about the same few states
+            memo = Memo(conditionals.vocab_size, tokens.shape[1])
+            stream = memoised(kernel, state, n_steps, seed=seed, memo=memo)
+        for step, (after, _) in enumerate(stream, start=1):
+            copies = (after.tokens[:, free] == token).sum(1).cpu().numpy()
+            lost = n - copies[:, None] > np.arange(n)
+            times[lost & ~escaped] = step
+            escaped |= lost
+            advance()
+            if escaped.all():
+                break
+    return EscapeTimes(n_steps, times, escaped)

@@ -10,17 +10,19 @@ number for them.
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Annotated, Unpack
+from typing import Annotated, Literal, Unpack
 
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
+from glauber.foundation.checks import Whole
 from glauber.foundation.errors import GlauberError
 from glauber.foundation.parameters import ModelOrName, Temperature, Where, WhereAndDtype
 from glauber.foundation.study import Result, internal, needed, reported, study
 from glauber.models.base import Conditionals, Model, check_temperature, scores_alone
+from glauber.models.batching import in_parts
 from glauber.models.load import load
 from glauber.texts.starts import starts
 
@@ -29,6 +31,10 @@ LN10 = math.log(10)
 LARGEST = 700.0  # logarithm, about, of the largest number that float64 has
 PRECISE = ("float32", "float64")  # dtypes that float64 answers for; coarser ones are shown too
 
+Neighbours = Annotated[
+    int, "Most probable texts one token away, for the exit time (0: not measured).", Whole(0, 10**6)
+]
+
 
 @study
 def margins(
@@ -36,6 +42,7 @@ def margins(
     text: Annotated[str | None, "The text, taken as a state of the chain."] = None,
     *,
     temperature: Temperature = 1.0,
+    neighbours: Neighbours = 0,
     **where: Unpack[WhereAndDtype],
 ) -> "MarginStudy":
     """Measure the gap of each token of a text, the bound on its escape and its holding time.
@@ -44,13 +51,20 @@ def margins(
     the theorem bounds the probability of leaving in one step by (|V| - 1) exp(-min gap /
     temperature) (paper A, the margin theorem); for a single state the probability itself is known
     too. All is computed in float64 and in logarithms; with bfloat16, the same for a chain drawn in
-    it is shown next to it.
+    it is shown next to it. With neighbours, the mean time until two tokens differ at once is
+    bounded from below: an approximate trap may hold for much longer than its text.
     """
     text = needed("text", text)
     coarse = _coarse(model, where)
     opened = load(model, exact=True, **(where | {"dtype": "float64"}))
     tokens, free = (part[0].to(opened.state_device) for part in starts(opened, [text]))
-    exact = margins_of(opened.conditionals(), tokens, free, temperature=temperature)
+    conditionals = opened.conditionals()
+    exact = margins_of(conditionals, tokens, free, temperature=temperature)
+    around = None
+    if neighbours:
+        around = neighbourhood_of(
+            conditionals, tokens, free, temperature=temperature, neighbours=neighbours
+        )
     rounded = None
     if coarse is not None:
         device = coarse.state_device
@@ -63,6 +77,7 @@ def margins(
         tokens=[opened.vocabulary.spell(int(tokens[site])) for site in exact.sites],
         margins=exact,
         rounded=None if rounded is None else RoundedMargins(rounded, exact),
+        neighbourhood=around,
     )
 
 
@@ -83,6 +98,8 @@ class Margins:
 
     gaps: Floats  # (n,): g_i, in units of score, before the temperature
     log_leaving: Floats  # (n,): of the probability that a redraw of the site changes its token
+    log_likelihood: Floats  # (n,): log pi_i(x_i | x_-i) at temperature 1
+    log_moves: float  # of the effective number of moves by which the state is left
     sites: tuple[int, ...]  # the n free sites, numbered in the row of tokens
     n_tokens: int  # tokens that may be proposed
     temperature: float
@@ -113,6 +130,30 @@ class Margins:
         """Over the sites where another token can come; infinite where there is none."""
         open_sites = self.gaps[np.isfinite(self.gaps)]
         return float(open_sites.mean()) if len(open_sites) else math.inf
+
+    @property
+    def coherence(self) -> float:
+        """Pseudo-log-likelihood per token at temperature 1, in nats."""
+        return float(self.log_likelihood.mean())
+
+    @property
+    def escape_moves(self) -> float:
+        """exp(entropy) of the site and token that end the state; 0 where no other is possible."""
+        return math.exp(self.log_moves)
+
+    @property
+    def log_looseness(self) -> tuple[float, float] | None:
+        """Logarithm of bound / probability of leaving, in two parts that are never negative.
+
+        By the prefactor, which counts every other token as likely as the best one, and by the
+        smallest gap, which is used for every site. None without a bound.
+        """
+        if not self.perfect or math.isinf(self.margin):
+            return None
+        own_gaps = float(np.logaddexp.reduce(-self.gaps / self.temperature))
+        own_gaps -= math.log(len(self.gaps))
+        by_prefactor = math.log(self.n_tokens - 1) + own_gaps - self.log_escape_rate
+        return by_prefactor, -self.margin / self.temperature - own_gaps
 
     @property
     def leaving(self) -> Floats:
@@ -169,22 +210,137 @@ def margins_from(
 ) -> Margins:
     """The same from the scores (n, vocab) of the sites (n,), each hidden alone."""
     scores = site_scores.double()
-    present = tokens[sites, None]
-    own = scores.gather(1, present)
+    present = tokens[sites]
+    own = scores.gather(1, present[:, None])
     if bool((own == -torch.inf).any()):
         site = int(sites[int((own[:, 0] == -torch.inf).nonzero()[0, 0])])
         raise GlauberError(f"the token at site {site} may never be drawn, so it has no gap.")
-    # The odds of leaving, as a sum over the other tokens: 1 - pi(x_i) would lose every digit.
-    others = scores.scatter(1, present, -torch.inf) - own
-    log_odds = torch.logsumexp(others / temperature, dim=1)
+    others, log_odds = _odds_of_leaving(scores, present, temperature)
+    log_leaving = torch.nn.functional.logsigmoid(log_odds)
+    _, log_odds_at_1 = _odds_of_leaving(scores, present, 1.0)
+    # Of each site and token among the departures: the site is as likely as any.
+    log_moves = others / temperature - torch.nn.functional.softplus(log_odds)[:, None]
+    log_moves = log_moves - torch.logsumexp(log_leaving, 0)
+    possible = others > -torch.inf
+    entropy = -(log_moves.exp() * log_moves)[possible].sum()
     return Margins(
         gaps=np.asarray(-others.amax(1).cpu().numpy()),
-        log_leaving=np.asarray(torch.nn.functional.logsigmoid(log_odds).cpu().numpy()),
+        log_leaving=np.asarray(log_leaving.cpu().numpy()),
+        log_likelihood=np.asarray(-torch.nn.functional.softplus(log_odds_at_1).cpu().numpy()),
+        log_moves=float(entropy) if bool(possible.any()) else -math.inf,
         sites=tuple(sites.tolist()),
         n_tokens=int((scores > -torch.inf).any(0).sum()),
         temperature=temperature,
         dtype=str(site_scores.dtype).removeprefix("torch."),
     )
+
+
+def _odds_of_leaving(scores: Tensor, present: Tensor, temperature: float) -> tuple[Tensor, Tensor]:
+    """Scores (..., vocab) of the other tokens less the present one's, and log odds (...) of one.
+
+    A sum over the other tokens: 1 - pi(x_i) would lose every digit.
+    """
+    own = scores.gather(-1, present[..., None])
+    others = scores.scatter(-1, present[..., None], -torch.inf) - own
+    return others, torch.logsumexp(others / temperature, dim=-1)
+
+
+@dataclass(frozen=True)
+class Neighbourhood:
+    """How long the texts within one token of a state hold together, where its text alone does not.
+
+    Some texts that differ in one token are followed; a move to any other one counts as an exit, so
+    the mean exit time is a lower bound unless all of them are.
+    """
+
+    n_neighbours: int
+    covered: float  # share of the departures from the state that lead to one of them
+    reinforcement: float  # nats by which a departure lowers log pi of another token, on average
+    kind: Literal["exact", "lower bound"]  # of the exit time
+    log_exit_time: float = internal()  # from the state until two tokens differ at once
+
+    @reported
+    def exit_time(self) -> dict[str, object]:
+        """Mean steps until two tokens differ at once."""
+        return log_to_json(self.log_exit_time, self.kind)
+
+
+def neighbourhood_of(
+    conditionals: Conditionals,
+    tokens: Tensor,
+    free: Tensor,
+    *,
+    temperature: float = 1.0,
+    neighbours: int,
+) -> Neighbourhood:
+    """The exit time from the state tokens (length,) and its most probable neighbours.
+
+    With pi_i of the state, K_i the neighbours at site i, and L_u the sum over the other sites of
+    the probability that a redraw changes their token in neighbour u, the mean exit time h solves
+    h = 1 + (1 - sum_i (1 - pi_i(x_i)) / n) h + sum_i sum_{u in K_i} pi_i(u) h_u / n and
+    h_u = (n + pi_i(x_i) h + sum_{v in K_i} pi_i(v) h_v) / (1 + L_u).
+    """
+    check_temperature(temperature)
+    sites = free.nonzero()[:, 0]
+    n, present = len(sites), tokens[sites]
+    scores = scores_alone(conditionals, tokens[None], sites)[0]
+    others, log_odds = _odds_of_leaving(scores, present, temperature)
+    log_own = -torch.nn.functional.softplus(log_odds)
+    log_probs = others / temperature + log_own[:, None]
+    kept = log_probs.flatten().topk(min(neighbours, int((others > -torch.inf).sum())))
+    site, token = kept.indices // others.shape[1], kept.indices % others.shape[1]
+    log_stay, log_leave = (
+        part.cpu()
+        for part in _after_a_departure(conditionals, tokens, sites, site, token, temperature)
+    )
+    site, log_p, log_own = site.cpu(), kept.values.cpu(), log_own.cpu()
+    elsewhere = torch.arange(n) != site[:, None]  # (kept, n)
+    log_sum = log_leave.masked_fill(~elsewhere, -torch.inf).logsumexp(1)  # log L_u
+    log_rest = log_probs.flatten().scatter(0, kept.indices, -torch.inf).view_as(others).logsumexp(1)
+    same_site = torch.arange(n)[:, None] == site  # (n, kept)
+
+    def by_site(values: Tensor) -> Tensor:
+        """log of the sum of exp(values) (kept,) over the neighbours at each site, (n,)."""
+        return values.expand(n, -1).masked_fill(~same_site, -torch.inf).logsumexp(1)
+
+    inside = log_p - torch.nn.functional.softplus(log_sum)  # pi_i(u) / (1 + L_u)
+    log_a, log_b = by_site(inside), torch.logaddexp(log_rest.cpu(), by_site(inside + log_sum))
+    log_d = torch.logaddexp(log_own, log_b)
+    log_time = torch.logaddexp(torch.zeros(()).double(), (log_a - log_d).logsumexp(0))
+    log_time = math.log(n) + log_time - (log_b - log_d).logsumexp(0)
+    weight = torch.softmax(log_p, 0)
+    lowered = (log_own - log_stay).masked_fill(~elsewhere, 0).sum(1) / max(1, n - 1)
+    log_left = torch.nn.functional.logsigmoid(log_odds).logsumexp(0).cpu()
+    return Neighbourhood(
+        log_exit_time=float(log_time),
+        n_neighbours=len(log_p),
+        covered=float((log_p.logsumexp(0) - log_left).exp().clamp(max=1)),
+        reinforcement=float((weight * lowered).sum()),
+        kind="exact" if bool((log_rest == -torch.inf).all()) else "lower bound",
+    )
+
+
+def _after_a_departure(
+    conditionals: Conditionals,
+    tokens: Tensor,
+    sites: Tensor,
+    site: Tensor,
+    token: Tensor,
+    temperature: float,
+) -> tuple[Tensor, Tensor]:
+    """Log-probabilities (kept, n) that a redraw leaves each site alone, and that it changes it.
+
+    In the texts with another token (kept,) at one of the sites, numbered by site (kept,).
+    """
+    texts = tokens.repeat(len(site), 1)
+    texts[torch.arange(len(site), device=texts.device), sites[site]] = token
+    stay, leave = [], []
+    for rows in in_parts(torch.arange(len(texts)), len(sites) * conditionals.vocab_size):
+        scores = scores_alone(conditionals, texts[rows], sites)
+        _, log_odds = _odds_of_leaving(scores, texts[rows][:, sites], temperature)
+        stay.append(-torch.nn.functional.softplus(log_odds))
+        leave.append(torch.nn.functional.logsigmoid(log_odds))
+    return torch.cat(stay), torch.cat(leave)
 
 
 def log_escape_bound(margin: float, *, n_tokens: int, temperature: float) -> float:
@@ -249,7 +405,8 @@ class MarginStudy(Result):
     text: str
     tokens: list[str]  # at the free sites, as the vocabulary spells them
     rounded: RoundedMargins | None  # the same in a coarser dtype, if that was chosen
-    margins: Margins = internal()
+    neighbourhood: Neighbourhood | None = None  # the texts one token away, if asked for
+    margins: Margins = internal(kw_only=True)
 
     FIGURES = {"gaps": "glauber.interfaces.plots.metastability:plot_margins"}
 
@@ -308,6 +465,26 @@ class MarginStudy(Result):
         """Whether that bound is 1 or more."""
         return self.margins.vacuous
 
+    @reported
+    def looseness(self) -> dict[str, object] | None:
+        """Decimal logarithm of bound / probability, by its prefactor and by its smallest gap."""
+        parts = self.margins.log_looseness
+        if parts is None:
+            return None
+        names = "log10_by_prefactor", "log10_by_smallest_gap"
+        both = {name: part / LN10 for name, part in zip(names, parts, strict=True)}
+        return both | {"kind": self.margins.kind}
+
+    @reported
+    def escape_moves(self) -> dict[str, object]:
+        """The effective number of moves by which the text is left: exp(entropy)."""
+        return {"value": self.margins.escape_moves, "kind": self.margins.kind}
+
+    @reported
+    def coherence(self) -> dict[str, object]:
+        """Pseudo-log-likelihood per token at temperature 1."""
+        return {"value": self.margins.coherence, "kind": self.margins.kind}
+
     @property
     def holding_text(self) -> str:
         """The mean holding time in words."""
@@ -333,7 +510,13 @@ class MarginStudy(Result):
             "most probable"
         )
         yield f"{trap}; smallest gap {margins.margin:.4g}, mean {margins.mean_gap:.4g} ({kind})"
+        yield (
+            f"pseudo-log-likelihood per token at temperature 1: {margins.coherence:.4g}; effective "
+            f"number of moves that leave the text: {margins.escape_moves:,.4g} ({kind})"
+        )
         yield self._bound_line()
+        if self.neighbourhood is not None:
+            yield self._exit_line(self.neighbourhood)
         yield f"probability of leaving in one step: {format_log(margins.log_escape_rate)} ({kind})"
         yield f"mean holding time: {self.holding_text} ({kind})"
         if self.rounded is not None:
@@ -350,9 +533,22 @@ class MarginStudy(Result):
         if log is None:
             return "the theorem's bound on that probability: none, because a gap is not positive"
         meaning = ", vacuous" if self.vacuous else f": at least {format_log(-log)} steps"
+        parts = self.margins.log_looseness
+        loose = ""
+        if parts is not None:
+            prefactor, smallest = map(format_log, parts)
+            loose = f"; too large by {prefactor} (prefactor) x {smallest} (smallest gap)"
         return (
             f"the theorem's bound on the probability of leaving: {format_log(log)} "
-            f"({self.margins.bound_kind}{meaning})"
+            f"({self.margins.bound_kind}{meaning}{loose})"
+        )
+
+    def _exit_line(self, around: Neighbourhood) -> str:
+        return (
+            f"mean time until two tokens differ at once: {format_log(around.log_exit_time)} steps "
+            f"({around.kind}, from {around.n_neighbours:,} texts one token away, "
+            f"{around.covered:.0%} of the departures); a departure lowers the log-probability of "
+            f"another token by {around.reinforcement:.3g} on average"
         )
 
     def table(self) -> Mapping[str, object]:

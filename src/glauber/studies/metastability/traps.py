@@ -2,7 +2,10 @@
 
 A trap's representative is the state in which the chain spent most steps of an episode. The theorem
 speaks of that state: its gaps, whether it is perfect, the bound on its escape, and next to it its
-exact holding time. The escape that happened is read from the run's events.
+exact holding time. The escape that happened is read from the run's events: the step that ended the
+trap. For a ball it is the step that leaves it. For the rolling detector it is the step that carries
+the embedding farther than the threshold from the representative's, after the last snapshot that is
+nearer; a trap that had not ended when the run did has none.
 
 Traps whose representatives are a few edits apart are one family: single linkage on the edit
 distance of their free tokens, so a family may be longer than its links.
@@ -15,7 +18,7 @@ the same: so a text counts once, however often it was a trap, pairs within a fam
 and the interval comes from leaving out each family once.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -43,7 +46,7 @@ from glauber.foundation.statistics import (
 from glauber.foundation.study import Result, columns_of, counted, internal, reported, study
 from glauber.models.base import Conditionals
 from glauber.models.weights import check_device
-from glauber.runs.embedding import Choice, check_embedder, choose_embedder
+from glauber.runs.embedding import Choice, Embedder, check_embedder, choose_embedder
 from glauber.runs.run import Run
 from glauber.runs.snapshots import snapshots
 from glauber.runs.spec import Spec, refuse_ties
@@ -58,11 +61,20 @@ from glauber.studies.metastability.episodes import (
     check_window,
     hamming_episodes,
     holding_after_selection,
+    rolling_drift,
     rolling_episodes,
     sojourns,
     states_by_occupancy,
 )
-from glauber.studies.metastability.margins import LN10, Margins, format_log, margins_of
+from glauber.studies.metastability.margins import (
+    LN10,
+    Margins,
+    Neighbourhood,
+    Neighbours,
+    format_log,
+    margins_of,
+    neighbourhood_of,
+)
 from glauber.texts.starts import people_of
 
 if TYPE_CHECKING:
@@ -114,6 +126,7 @@ def traps(
     embedder: Annotated[
         Choice, "A sentence-transformers model, or tokens (default: the one in the package)."
     ] = None,
+    neighbours: Neighbours = 0,
     show: Annotated[int, "How many traps to print.", Whole(0)] = 20,
     model: Annotated[
         str | Conditionals | None, "The model that made the run, if its name does not lead to it."
@@ -127,7 +140,7 @@ def traps(
     trap's text is the one in which the chain spent most of its steps; its gaps and its mean holding
     time are exact (in float64) for a random scan of single sites, so other runs are refused.
     Observed holding times leave out the steps that made the text a trap, and keep stays that were
-    cut off.
+    cut off. With neighbours, the time until two tokens differ from the text is bounded from below.
     """
     opened = Run.of(run)
     check_steps(opened)
@@ -139,7 +152,7 @@ def traps(
     drawn = drawn_from(
         opened, model=model, device=device, trust_remote_code=trust_remote_code, precise=True
     )
-    search = TrapSearch(opened, drawn.conditionals, drawn.device)
+    search = TrapSearch(opened, drawn.conditionals, drawn.device, neighbours)
     catalogues = []
     if detector != "hamming":
         chosen = choose_embedder(
@@ -201,14 +214,26 @@ class WeakestSite:
 
 @dataclass(frozen=True)
 class Escape:
-    """The step that left a representative for the last time in its episode. Exact, as recorded."""
+    """The step that ended a trap. Exact, as recorded; by the rolling detector, our reading."""
 
     step: int
     site: int  # as people count them, without special tokens and prefix
     old: str  # the token that was there
     new: str  # the token that was drawn
     probability: float  # of the new token, given that the site was redrawn
+    at_weakest: bool | None  # whether the site had the smallest gap of the text that was left
     kind: str = "exact"
+
+
+@dataclass(frozen=True)
+class Entry:
+    """What the embeddings show before and after a trap begins, a window on each side."""
+
+    drift_before: float  # a window earlier
+    drift_at: float
+    growth_before: float  # of the distance from the start, over the window before
+    growth_after: float
+    kind: str = "estimate"
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -235,7 +260,36 @@ class Trap(Episode):
     observed: HoldingObservation  # of the representative, corrected for its selection
     margins: Margins = internal()  # of the representative, at the chain's temperature
     weakest: WeakestSite
-    escape: Escape | None  # none if the run ended first
+    escape: Escape | None  # none if the run ended first, or if the chain came back
+    entry: Entry | None = None  # by the rolling detector, a window or more after the start
+    neighbourhood: Neighbourhood | None = None  # if asked for
+
+    @reported
+    def type(self) -> str:
+        """perfect, or approximate."""
+        return "perfect" if self.perfect else "approximate"
+
+    @reported
+    def coherence(self) -> float:
+        """Pseudo-log-likelihood per token of the representative, at temperature 1."""
+        return self.margins.coherence
+
+    @reported
+    def escape_moves(self) -> float:
+        """The effective number of moves by which the representative is left."""
+        return self.margins.escape_moves
+
+    @reported
+    def log10_looseness_by_prefactor(self) -> float | None:
+        """What the bound's prefactor adds to its decimal logarithm; none without a bound."""
+        parts = self.margins.log_looseness
+        return None if parts is None else parts[0] / LN10
+
+    @reported
+    def log10_looseness_by_smallest_gap(self) -> float | None:
+        """What the use of the smallest gap for every site adds to it."""
+        parts = self.margins.log_looseness
+        return None if parts is None else parts[1] / LN10
 
     @reported
     def temperature(self) -> float:
@@ -298,17 +352,25 @@ class Trap(Episode):
 
     def lines(self) -> list[str]:
         """The trap for a person: when, its text, its gaps, how long it holds, how it was left."""
-        perfection = "perfect" if self.perfect else "approximate"
         return [
             f"chain {self.chain}, from step {self.first:,}: {self.at_least}{self.duration:,} "
-            f"steps, {perfection}",
+            f"steps, {self.type}",
             self.text,
             f"gaps: mean {self.mean_gap:.2f}, min {self.min_gap:.2f} at {self.weakest.token!r}, "
             f"site {self.weakest.site} ({self.kind})",
             f"this text ({self.share_in_text:.0%} of the steps) holds {self._holding_text()} "
             f"({self.kind}; {self.bound_says}; {self._observed_text()})",
+            *self._neighbourhood_lines(),
             self._escape_line(),
         ]
+
+    def _neighbourhood_lines(self) -> Iterable[str]:
+        around = self.neighbourhood
+        if around is not None:
+            yield (
+                f"with the texts one token away: {format_log(around.log_exit_time)} steps "
+                f"({around.kind})"
+            )
 
     def _holding_text(self) -> str:
         log = -self.margins.log_escape_rate
@@ -328,13 +390,39 @@ class Trap(Episode):
     def _escape_line(self) -> str:
         escape = self.escape
         if escape is None:
-            return "it was still there when the run ended"
-        at_weakest = escape.site == self.weakest.site
+            return (
+                "it ended in no single step: the chain came back"
+                if self.ended
+                else "it was still there when the run ended"
+            )
         return (
             f"left at step {escape.step:,}: {escape.old!r} became {escape.new!r} (probability "
             f"{escape.probability:.2g}) at "
-            f"{'the weakest site' if at_weakest else f'site {escape.site}'}"
+            f"{'the weakest site' if escape.at_weakest else f'site {escape.site}'}"
         )
+
+
+@dataclass(frozen=True)
+class TypeDurations:
+    """The durations of the perfect or of the approximate traps."""
+
+    type: str
+    n_traps: int
+    n_unfinished: int  # whose durations are lower bounds
+    mean: Estimate
+    shortest: int
+    longest: int
+
+
+@dataclass(frozen=True)
+class FamilyDuration:
+    """The combined duration of traps that are close to each other, unfinished ones as they are."""
+
+    traps: tuple[int, ...]  # numbers in the list of traps
+    n_chains: int
+    steps: int  # of all of them
+    most_traps: int  # of one chain
+    most_steps: int  # of one chain
 
 
 @dataclass(frozen=True, eq=False)
@@ -363,6 +451,41 @@ class TrapList:
         return families(rows, reach=self.reach)
 
     @reported
+    def family_durations(self) -> list[FamilyDuration]:
+        """Of the families with more than one trap."""
+        durations = []
+        for members in self.families:
+            if len(members) < 2:
+                continue
+            steps = [self.traps[i].duration for i in members]
+            chains = [self.traps[i].chain for i in members]
+            durations.append(
+                FamilyDuration(
+                    tuple(members),
+                    len(set(chains)),
+                    sum(steps),
+                    int(np.bincount(chains).max()),
+                    int(np.bincount(chains, weights=steps).max()),
+                )
+            )
+        return durations
+
+    @reported
+    def by_type(self) -> list[TypeDurations]:
+        """Durations of perfect and of approximate traps, where there are any."""
+        durations = []
+        for name in ("perfect", "approximate"):
+            own = [trap for trap in self.traps if trap.type == name]
+            if own:
+                steps = [trap.duration for trap in own]
+                bounds = (self.settings["shortest"], np.inf)
+                mean = clustered_mean(steps, [trap.chain for trap in own], bounds=bounds)
+                unfinished = sum(not trap.ended for trap in own)
+                ends = min(steps), max(steps)
+                durations.append(TypeDurations(name, len(own), unfinished, mean, *ends))
+        return durations
+
+    @reported
     def ranks(self) -> "TrapRanks | None":
         """How durations rank with the gaps; none for too few families."""
         return self._ranks
@@ -375,7 +498,11 @@ class TrapList:
         return trap_ranks(
             [trap.duration for trap in self.traps],
             [trap.ended for trap in self.traps],
-            [[trap.mean_gap for trap in self.traps], [trap.min_gap for trap in self.traps]],
+            [
+                [trap.mean_gap for trap in self.traps],
+                [trap.min_gap for trap in self.traps],
+                [trap.escape_moves for trap in self.traps],
+            ],
             text=[trap.text for trap in self.traps],
             family=family,
             chain=[trap.chain for trap in self.traps],
@@ -483,15 +610,15 @@ class TrapList:
         yield from self._summary_lines()
 
     def _family_lines(self) -> Iterable[str]:
-        large = [members for members in self.families if len(members) > 1]
+        large = self.family_durations
         if large:
             yield "families"
-        for members in large:
-            longest = max(members, key=lambda i: self.traps[i].duration)
-            chains = len({self.traps[i].chain for i in members})
+        for family in large:
+            longest = max(family.traps, key=lambda i: self.traps[i].duration)
             yield (
-                f"  {len(members)} traps of {chains} chain{'s' * (chains > 1)} within "
-                f"{self.reach} edits of a neighbour: {self.traps[longest].text}"
+                f"  {len(family.traps)} traps of {counted(family.n_chains, 'chain')} within "
+                f"{self.reach} edits of a neighbour, {family.steps:,} steps together (up to "
+                f"{family.most_steps:,} in one chain): {self.traps[longest].text}"
             )
 
     def _summary_lines(self) -> Iterable[str]:
@@ -508,6 +635,11 @@ class TrapList:
             f"longest {self.longest:,} (estimates{unfinished}); {self.share:.0%} of all steps"
         )
         unknown = "unknown (too few families of traps)"
+        for each in self.by_type:
+            yield (
+                f"{each.n_traps} {each.type}: mean duration {each.mean.value:,.0f} steps, the "
+                f"shortest {each.shortest:,}, the longest {each.longest:,}"
+            )
         by_mean = _with_interval(ranks.by_mean_gap) if ranks else unknown
         by_min = _with_interval(ranks.by_min_gap) if ranks else unknown
         yield (
@@ -560,7 +692,8 @@ class Traps(Result):
             for trap in each.traps
         ]
         for row in rows:
-            row.pop("escape", None)  # none; else its entries are columns
+            for name in ("escape", "entry", "neighbourhood"):
+                row.pop(name, None)  # none; else its entries are columns
         return rows or {"detector": [], "chain": [], "text": []}
 
     def figures(self) -> "dict[str, go.Figure]":
@@ -588,8 +721,10 @@ class TrapSearch:
     run: Run
     conditionals: Conditionals
     device: torch.device | str = "cpu"
+    neighbours: int = 0  # texts one token away, for the exit times; 0: none
     # of a state, its chain's free sites and start, and a temperature
     _margins: dict[tuple[bytes, bytes, float], Margins | None] = field(default_factory=dict)
+    _around: dict[tuple[bytes, bytes, float], Neighbourhood] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         check_kernel(self.run.spec)
@@ -632,8 +767,22 @@ class TrapSearch:
             "threshold": threshold,
             "shortest": shortest,
         }
-        traps = self._list_traps("rolling", settings, episodes, reach)
-        return replace(traps, distance=chosen.description)
+        found = self._list_traps("rolling", settings, episodes, reach)
+        drifts, distances = rolling_drift(vectors, window // stride), _from_start(vectors)
+        traps = [
+            replace(
+                trap,
+                escape=self._escape_by_meaning(trap, chosen, settings),
+                entry=_entry(
+                    drifts[trap.chain],
+                    distances[trap.chain],
+                    trap.first // stride,
+                    window // stride,
+                ),
+            )
+            for trap in found.traps
+        ]
+        return replace(found, traps=tuple(traps), distance=chosen.description)
 
     def hamming(self, *, radius: int = 1, shortest: int = SHORTEST, reach: int = REACH) -> TrapList:
         """The traps in which the chain stayed within `radius` tokens of one state."""
@@ -689,7 +838,7 @@ class TrapSearch:
             margins = self._margins_of(episode.chain, tokens)
             if margins is None:
                 continue
-            same = touched[(path.states[touched] == tokens).all(axis=1)]
+            is_left = episode.ended and episode.centre is not None  # a ball, by its last step
             weakest = margins.sites[int(margins.gaps.argmin())]
             return Trap(
                 **vars(episode),
@@ -699,32 +848,78 @@ class TrapSearch:
                 observed=holding_after_selection(path, episode, tokens, shortest, window),
                 margins=margins,
                 weakest=WeakestSite(self._numbers[weakest], spell(int(tokens[weakest]))),
-                escape=self._escape(episode.chain, int(same[-1])),
+                escape=self._escape(episode.chain, int(touched[-1])) if is_left else None,
+                neighbourhood=self.neighbourhood(episode.chain, tokens),
             )
         reason = "every state of it holds a token of the start that is never drawn."
         return SkippedEpisode(**vars(episode), reason=reason)
 
     def _margins_of(self, chain: int, tokens: Ints) -> Margins | None:
         """The margins of a state of a chain; none if it contains a token that is never drawn."""
-        run = self.run
-        free, temperature = run.free[chain], float(run.temperatures[chain])
-        # A chain's conditionals depend on its start where changes have a budget.
-        start = b"" if run.spec.budget is None else run.tokens(0)[chain].tobytes()
-        key = tokens.tobytes() + start, free.tobytes(), temperature
+        run, key = self.run, self._key(chain, tokens)
         if key not in self._margins:
             try:
                 self._margins[key] = margins_of(
-                    of_chain(self.conditionals, run, chain),
-                    torch.from_numpy(tokens).to(self.device),
-                    torch.from_numpy(free).to(self.device),
-                    temperature=temperature,
+                    *self._state(chain, tokens), temperature=float(run.temperatures[chain])
                 )
             except GlauberError:
                 # Only a token of the start can be one that is never drawn.
-                if not (tokens == run.tokens(0)[chain])[free].any():
+                if not (tokens == run.tokens(0)[chain])[run.free[chain]].any():
                     raise
                 self._margins[key] = None
         return self._margins[key]
+
+    def neighbourhood(self, chain: int, tokens: Ints) -> Neighbourhood | None:
+        """The texts one token away from a state, if they are asked for."""
+        key = self._key(chain, tokens)
+        if self.neighbours and key not in self._around:
+            self._around[key] = neighbourhood_of(
+                *self._state(chain, tokens),
+                temperature=float(self.run.temperatures[chain]),
+                neighbours=self.neighbours,
+            )
+        return self._around.get(key)
+
+    def _key(self, chain: int, tokens: Ints) -> tuple[bytes, bytes, float]:
+        """What the margins of a state of a chain depend on."""
+        run = self.run
+        # A chain's conditionals depend on its start where changes have a budget.
+        start = b"" if run.spec.budget is None else run.tokens(0)[chain].tobytes()
+        return tokens.tobytes() + start, run.free[chain].tobytes(), float(run.temperatures[chain])
+
+    def _state(self, chain: int, tokens: Ints) -> tuple[Conditionals, torch.Tensor, torch.Tensor]:
+        """The conditionals of a chain, with the state and its free sites where the model is."""
+        rows = torch.from_numpy(tokens), torch.from_numpy(self.run.free[chain])
+        on_device = [row.to(self.device) for row in rows]
+        return of_chain(self.conditionals, self.run, chain), on_device[0], on_device[1]
+
+    def _escape_by_meaning(
+        self, trap: Trap, embedder: Embedder, settings: Mapping[str, float]
+    ) -> Escape | None:
+        """The step that carries a chain farther than the threshold from the trap's text, for good.
+
+        After the last snapshot that is nearer, of those that the drift of the trap's end is about;
+        none if that is the last of them, or if the trap had not ended.
+        """
+        path, stride = self.paths[trap.chain], int(settings["stride"])
+        distance = self._distance_from(trap, embedder)
+        end = min(trap.last + 1 + int(settings["window"]), path.n_steps)
+        steps = np.arange(trap.first, end + 1, stride)
+        states = np.searchsorted(path.first, steps, side="right") - 1
+        near = np.flatnonzero(distance(path.states[states]) <= settings["threshold"])
+        if not trap.ended or len(near) == 0 or near[-1] == len(steps) - 1:
+            return None
+        between = np.arange(states[near[-1]], states[near[-1] + 1] + 1)
+        inside = np.flatnonzero(distance(path.states[between]) <= settings["threshold"])
+        return self._escape(trap.chain, int(between[inside[-1]]))
+
+    def _distance_from(self, trap: Trap, embedder: Embedder) -> Callable[[Ints], Floats]:
+        """The distance (k,) of states (k, length) of its chain from the trap's text."""
+        free, decode = self.run.free[trap.chain], self.run.decoder()
+        if not embedder.reads_meaning:
+            return lambda states: np.asarray((states != trap.tokens)[:, free].mean(axis=1))
+        centre = embedder.embed([decode(trap.tokens)])[0]
+        return lambda states: np.asarray(1 - embedder.embed([*map(decode, states)]) @ centre)
 
     def _escape(self, chain: int, number: int) -> Escape | None:
         """What ended that sojourn of the chain; none if the run did."""
@@ -735,13 +930,34 @@ class TrapSearch:
         site = int((before != after).argmax())  # one site a step
         step = int(path.first[number + 1])
         spell = self.run.vocabulary.spell
+        margins = self._margins_of(chain, before)
+        weakest = None if margins is None else margins.sites[int(margins.gaps.argmin())]
         return Escape(
             step=step,
             site=self._numbers[site],
             old=spell(int(before[site])),
             new=spell(int(after[site])),
             probability=float(np.exp(np.float64(self._log_probs[chain, step - 1]))),
+            at_weakest=None if weakest is None else site == weakest,
         )
+
+
+def _from_start(vectors: NDArray[np.float32]) -> Floats:
+    """The distance (chains, snapshots) of each snapshot from its chain's first."""
+    return np.asarray(1 - np.einsum("cld,cd->cl", vectors, vectors[:, 0]), np.float64)
+
+
+def _entry(drifts: Floats, distances: Floats, first: int, window: int) -> Entry | None:
+    """The entry of a trap at a snapshot of a chain (snapshots,), window of them on each side."""
+    if first < window:
+        return None
+    before, at, after = distances[[first - window, first, first + window]]
+    return Entry(
+        drift_before=float(drifts[first - window]),
+        drift_at=float(drifts[first]),
+        growth_before=float(at - before),
+        growth_after=float(after - at),
+    )
 
 
 @dataclass(frozen=True)
@@ -765,6 +981,7 @@ class TrapRanks:
     by_mean_gap: RankCorrelation
     by_min_gap: RankCorrelation
     difference: RankCorrelation  # by the mean gap less by the smallest
+    by_escape_moves: RankCorrelation | None = None
 
     @reported
     def better(self) -> str | None:
@@ -785,6 +1002,8 @@ def trap_ranks(
     chain: ArrayLike | None = None,
 ) -> TrapRanks | None:
     """Somers' D of durations (traps,) with each of two gaps (traps,), and their difference.
+
+    A third entry of gaps is the effective number of moves by which each trap's text is left.
 
     ended (traps,): not where the duration is a lower bound. text and family (traps,) number what
     each trap's text and family is. None for fewer than four families, or where no order is known.
@@ -813,12 +1032,12 @@ def trap_ranks(
     def both(weights: Floats) -> Floats:
         known = weights @ pairs @ weights
         if known <= 0:
-            return np.full(2, np.nan)
+            return np.full(len(gaps), np.nan)
         return np.array([weights @ agreement @ weights / known for agreement in agreements])
 
     def difference(weights: Floats) -> Floats:
         values = both(weights)
-        return np.asarray(values[:1] - values[1:])
+        return np.asarray(values[:1] - values[1:2])
 
     each = jackknife(both, n_families, scale="atanh")
     between = jackknife(difference, n_families, bounds=(-2.0, 2.0))
@@ -834,7 +1053,10 @@ def trap_ranks(
         return RankCorrelation(estimate.value, interval, *counts, reason)
 
     return TrapRanks(
-        correlation(each.item(0)), correlation(each.item(1)), correlation(between.item(0))
+        correlation(each.item(0)),
+        correlation(each.item(1)),
+        correlation(between.item(0)),
+        correlation(each.item(2)) if len(gaps) > 2 else None,
     )
 
 
