@@ -64,10 +64,11 @@ def semantic_drift(
 ) -> "SemanticDrift":
     """Measure how far a run's texts moved in meaning: saturation level and hitting times.
 
-    The two protocols of paper A (section 4, figure 3): the distance from the start over time, and
-    the first time that it reaches a threshold, by Kaplan and Meier, with the chains that never did
-    counted as censored. Where the embedder cannot read the texts, as with proteins, the distance is
-    the share of free sites that have another token, and the answer says so.
+    The two protocols of paper A (section 6.1, figure 3, and appendix B): the distance from the
+    start over time, and the first time that it reaches a threshold, by Kaplan and Meier, with the
+    chains that never did counted as censored. Where the embedder cannot read the texts, as with
+    proteins, the distance is the share of free sites that have another token, and the answer says
+    so.
     """
     stored_run = Run.of(run)
     stride(stored_run, every)
