@@ -39,6 +39,7 @@ from glauber.interfaces.plots.mixing import (
     plot_distance_by_length,
     plot_drift_by_temperature,
     plot_forgetting,
+    plot_saturation,
     plot_scaling,
 )
 from glauber.models.load import load
@@ -59,11 +60,27 @@ from glauber.studies.landscape.trajectory import trajectory_in_plane
 from glauber.studies.metastability.drift import drift
 from glauber.studies.metastability.margins import margins
 from glauber.studies.metastability.regimes import regime
-from glauber.studies.metastability.traps import Trap, TrapList, traps
+from glauber.studies.metastability.traps import (
+    SHORTEST,
+    STRIDE,
+    WINDOW,
+    Trap,
+    TrapList,
+    traps,
+)
+from glauber.studies.mixing.growth import Growth, fit_growth
 from glauber.studies.mixing.influence import influence
 from glauber.studies.mixing.phase import Phase, phase
 from glauber.studies.mixing.scaling import Scaling, fit_scaling
-from glauber.studies.mixing.semantic_drift import distances, passages_of
+from glauber.studies.mixing.semantic_drift import (
+    DriftDistances,
+    SaturationFit,
+    distances,
+    fit_saturation,
+    hitting_times,
+    passages_of,
+    saturation,
+)
 
 SMALL, BERT = "bundled:english", "bert-base-uncased"
 JINA = "jinaai/jina-embeddings-v4?task=text-matching"  # the paper's sentence embedder
@@ -136,8 +153,8 @@ def path_rows(a: Answers) -> list[Row]:
 
 PATHS: dict[str, Any] = dict(
     protocol="two-dimensional PCA of sentence embeddings, joined in time order from warm to cool",
-    paper=dict(model=BERT, embedder=JINA, length=None, steps=10_000, every=50),
-    not_in_paper=("temperature",),
+    paper=dict(model=BERT, embedder=JINA, length=20, steps=10_000, every=50),
+    not_in_paper=("temperature", "every"),
     choices=("the starts",),
     chains=path_chains,
     ask=ask_paths,
@@ -201,6 +218,8 @@ FIGURE_4 = Piece(
 # text. Both are made: coalescence times of coupled chains, and the distance, over temperature.
 
 COLD, HOT = 0.1, 2.0
+THRESHOLD = 0.5  # distance whose hitting time is measured
+RARELY = 0.25  # share of the chains
 
 
 def diagram(s: Settings, lengths: Sequence[int], **thresholds: Any) -> Phase:
@@ -229,16 +248,24 @@ def forgetting_rows(a: Answers) -> list[Row]:
     for t, curve in a.curves.items():
         cell = a.phase.cell(t, a.settings.length)
         end = mean_over_chains(curve.values[:, -1], bounds=DISTANCE, student=True)
+        row = {"temperature": t, "median": cell.median, "distance_at_end": end, "kind": end.kind}
         rows += columns(
-            [{"temperature": t, "median": cell.median, "distance_at_end": end, "kind": end.kind}],
+            [row | {"reached_threshold": reached(curve)}],
             "temperature",
             "median",
             "distance_at_end",
+            "reached_threshold",
             "kind",
             met=f"{sum(cell.met)} of {len(cell.met)}",
             published="a transition with temperature; slower at low ones; no number in our text",
         )
     return rows
+
+
+def reached(curve: DriftDistances) -> Estimate:
+    """The share of chains that reached the threshold at some snapshot."""
+    times = hitting_times(curve, THRESHOLD)
+    return proportion(times.n_hit, len(times.hit))
 
 
 def rise_of_met(a: Answers) -> Estimate:
@@ -265,8 +292,8 @@ FIGURE_2 = Piece(
         steps=240,
         every=20,
     ),
-    paper=dict(model=BERT, embedder=JINA, chains=100, steps=5000, every=200),
-    not_in_paper=("length", "temperatures"),
+    paper=dict(model=BERT, embedder=JINA, length=20, chains=100, steps=5000, every=200),
+    not_in_paper=("temperatures", "steps", "every"),
     choices=(
         "that figure 2 shows the time to forget is our reading of the introduction; the distance "
         "is that of appendix C.3",
@@ -305,6 +332,20 @@ FIGURE_2 = Piece(
             effect=-0.1,
             choices=("far: less than half; power for a tenth below that",),
         ),
+        Published(
+            "the threshold is rarely reached at low temperatures within the step budget",
+            "paper A, section 6.1",
+            "rarely",
+            f"share of chains that reach a distance of {THRESHOLD:g} at temperature {COLD:g}",
+            lambda a: reached(a.curves[COLD]),
+            below(RARELY),
+            effect=0.0,
+            choices=(
+                f"rarely: below {RARELY:g}",
+                f"threshold {THRESHOLD:g}: the paper's is lost; looked at every {{every}} steps",
+            ),
+            bounds=SHARE,
+        ),
     ],
     seconds=300,
 )
@@ -312,6 +353,7 @@ FIGURE_2 = Piece(
 
 # Section 4: rectangles. Table 1, figures 5 and 6 read one study.
 
+TOP_50 = "replacements are uniform among the top 50, the present token left out"
 # Mean Delta, paper A, table 1.
 MEAN_DELTA = {
     BERT: 0.644,
@@ -450,6 +492,7 @@ TABLE_1 = Piece(
     RECTANGLES,
     small=RECTANGLES_SMALL,
     paper=dict(model=tuple(MEAN_DELTA)),
+    choices=(TOP_50,),
     ask=ask_table_1,
     table=table_1_rows,
     claims=table_1_claims,
@@ -459,6 +502,7 @@ ONE_MODEL: dict[str, Any] = dict(
     protocol=RECTANGLES,
     small=RECTANGLES_SMALL,
     paper=dict(model=BERT),
+    choices=(TOP_50,),
     ask=lambda s: {"study": measure_rectangles(s, s.model)},
     seconds=25,
 )
@@ -509,7 +553,11 @@ FIGURE_6 = Piece(
             influence_rank,
             above(0.0),
             effect=0.3,
-            choices=("power for a rank correlation of 0.3",),
+            choices=(
+                "influence: the mean of the total variations at the two sites when the token of "
+                "the other one changes as in the rectangle; the paper's measure is not in our text",
+                "power for a rank correlation of 0.3",
+            ),
             unit="passages",
             bounds=(-1.0, 1.0),
         )
@@ -619,7 +667,12 @@ INFLUENCE = Piece(
     paper=dict(model=BERT, samples=32),
     published=dict(texts=None),
     not_in_paper=("temperature", "samples"),
-    choices=("the sentence: the paper's is lost",),
+    choices=(
+        "the sentence: the paper's is lost",
+        "coherence: pseudo-log-likelihood per token at temperature 1",
+        "threshold: root of the tanh sum; linear_threshold: Corollary 7 with the constant 1/4, the "
+        "paper's own constant is lost in our text",
+    ),
     ask=lambda s: ask_influence(s),
     table=lambda a: [
         {
@@ -628,7 +681,12 @@ INFLUENCE = Piece(
             "alpha": a.study.alpha,
             "alpha_kind": a.study.matrix.kind,
             "threshold": a.study.threshold,
+            "linear_threshold": a.study.matrix.linear_threshold,
             "threshold_kind": a.study.matrix.threshold_kind,
+            "alpha_mean_over_contexts": a.mean.alpha,
+            "thresholds_mean_over_contexts": [a.mean.threshold, a.mean.linear_threshold],
+            "context_coherence": a.contexts.coherence.tolist(),
+            "context_share_of_suprema": a.contexts.attained.tolist(),
             "average_influence": [a.average.value, *(a.average.interval or ())],
         }
     ],
@@ -642,6 +700,30 @@ INFLUENCE = Piece(
             lambda a: a.study.alpha,
             above(1.0),
             kind=LOWER,
+            choices=("the supremum over contexts of Definition 2",),
+        ),
+        Published(
+            "the contraction theorem does not apply at natural temperatures, by the paper's "
+            "estimator of the influence",
+            "paper A, appendix A.1",
+            "alpha is above 1; its value is lost in our text",
+            "alpha of the mean over contexts at temperature {temperature:g}",
+            lambda a: a.mean.alpha,
+            above(1.0),
+            kind=LOWER,
+            choices=("the mean over contexts of the largest value over tokens",),
+        ),
+        Published(
+            "the supremum is dominated by coherent contexts",
+            "paper A, appendix A.1",
+            "dominated",
+            "rank correlation over contexts of coherence and the largest column sum",
+            lambda a: a.contexts.coherence_correlation,
+            above(0.0),
+            effect=0.5,
+            choices=("power for a rank correlation of 0.5",),
+            unit="contexts",
+            bounds=(-1.0, 1.0),
         ),
         Published(
             "along a chain the typical influence is much smaller than the worst",
@@ -671,6 +753,8 @@ def ask_influence(s: Settings) -> dict[str, object]:
     (average,) = study.averages
     return {
         "study": study,
+        "mean": study.matrix.mean_over_contexts,
+        "contexts": study.matrix.contexts,
         "n_tokens": len(study.tokens),
         "per_chain": average.per_chain,
         "average": mean_over_chains(average.per_chain),
@@ -764,7 +848,8 @@ TABLE_2 = Piece(
 # the embedding distance grows logarithmically with the length at fixed time, and hitting times
 # scale as n log n, whatever the threshold. Temperatures, threshold and its range are lost.
 
-THRESHOLD = 0.5
+SNAPSHOTS = 12  # of the curves over time
+USUAL_LENGTH = 20  # tokens, unless said otherwise (appendix B.2)
 SWEEPS = 2  # after which distances are compared too, as a control of figure 3a
 
 
@@ -791,13 +876,65 @@ def ask_figure_3a(s: Settings) -> dict[str, object]:
 
     values, enough = after(dict.fromkeys(runs, step)), SWEEPS * max(runs) <= s.steps
     in_sweeps = after({n: SWEEPS * n for n in runs}) if enough else None
-    return {"values": values, "in_sweeps": in_sweeps, "at": step, "embedded": embedder}
+    every = max(1, s.steps // SNAPSHOTS)
+    curves = {n: distances(run, embedder, every=every) for n, run in runs.items()}
+    return {
+        "values": values,
+        "in_sweeps": in_sweeps,
+        "growth": growth_of(values),
+        "curves": curves,
+        "levels": {n: fit_saturation(curve) for n, curve in curves.items()},
+        "usual": min(runs, key=lambda n: abs(n - USUAL_LENGTH)),
+        "at": step,
+        "embedded": embedder,
+    }
 
 
-def slope_in_log_n(values: dict[int, Any]) -> Estimate:
+def growth_of(values: dict[int, Any]) -> Growth | str:
+    """The laws of growth compared, or why they cannot be."""
+    try:
+        return fit_growth(values)
+    except GlauberError as error:
+        return str(error)
+
+
+def shape_of_growth(values: dict[int, Any], growth: Growth | str) -> Quantity:
+    """The shape of the growth; none where the distance is not known to grow."""
+    if isinstance(growth, str):
+        return Quantity("", None, reason=growth)
+    ends, n = slope_in_log_n(values).interval, growth.n_chains
+    if ends is None or ends[0] <= 0:
+        return Quantity("", None, n=n, reason="the distance is not known to grow with the length")
+    unit = f"chains at {len(values)} lengths"
+    return Quantity("", growth.shape, growth.shape_interval, n=n, unit=unit)
+
+
+def growth_rows(growth: Growth | str) -> list[Row]:
+    if isinstance(growth, str):
+        return [{"law": "none", "reason": growth}]
+    names = ("law", "a", "b", "aic_difference", "weight", "misfit", "kind")
+    shape = [growth.shape, *growth.shape_interval]
+    return [*columns(growth.fits, *names), {"shape": shape, "kind": "estimate"}]
+
+
+def saturation_row(curve: DriftDistances, fitted: SaturationFit) -> Row:
+    """The level of the later half, whether the distance stays there, and the fitted curve."""
+    late = saturation(curve)
+    level, time = fitted.level, fitted.time
+    return {
+        "late_level": [late.level.value, *(late.level.interval or ())],
+        "stays": late.verdict,
+        "fitted_level": [level.value, *(level.interval or ())],
+        "time_constant": [time.value, *(time.interval or ())],
+        "fit": fitted.reason or "bends",
+    }
+
+
+def slope_in_log_n(values: dict[int, Any], comparisons: int = 1) -> Estimate:
     """The slope in log n of each trial, which starts from the same passage at every length."""
     logs = np.log(list(values)) - np.mean(np.log(list(values)))
-    return mean_over_chains(logs @ np.stack(list(values.values())) / (logs @ logs))
+    slopes = logs @ np.stack(list(values.values())) / (logs @ logs)
+    return mean_over_chains(slopes, comparisons=comparisons)
 
 
 def distance_means(a: Answers) -> dict[int, Estimate]:
@@ -812,8 +949,9 @@ GROWTH: dict[str, Any] = dict(
     unit="starts",
 )
 GROWS = "at sufficiently high temperatures the embedding distance grows with the length"
-FORM = "only growth is tested, not its logarithmic form; power for 0.05"
-LENGTHS: dict[str, Any] = dict(not_in_paper=("temperature",), chains=length_chains)
+FORM = "only growth is tested here; power for 0.05"
+LOGARITHMIC = Region(-0.5, 0.5)  # shapes nearer to that of log n than to those of n and 1 / n
+LENGTHS: dict[str, Any] = dict(chains=length_chains)
 LENGTHS_SMALL = dict(
     model=SMALL,
     texts=None,
@@ -831,19 +969,32 @@ FIGURE_3A = Piece(
     **LENGTHS,
     small=LENGTHS_SMALL | {"step": 20},
     paper=LENGTHS_PAPER,
+    not_in_paper=("temperature", "lengths", "steps", "step"),
     ask=ask_figure_3a,
-    table=lambda a: [
-        {
-            "n": n,
-            "mean": [mean.value, *(mean.interval or ())],
-            "quartiles": np.quantile(a.values[n], [0.25, 0.5, 0.75]).tolist(),
-            "kind": mean.kind,
-            "step": a.at,
-            "published": "the distance grows logarithmically with n; no number in our text",
-        }
-        for n, mean in distance_means(a).items()
-    ],
-    figures=lambda a: {"distance": plot_distance_by_length(a.values, distance_means(a), step=a.at)},
+    table=lambda a: (
+        [
+            {
+                "n": n,
+                "mean": [mean.value, *(mean.interval or ())],
+                "quartiles": np.quantile(a.values[n], [0.25, 0.5, 0.75]).tolist(),
+                "kind": mean.kind,
+                "step": a.at,
+                "published": "the distance grows logarithmically with n; no number in our text",
+            }
+            | saturation_row(a.curves[n], a.levels[n])
+            for n, mean in distance_means(a).items()
+        ]
+        + growth_rows(a.growth)
+    ),
+    figures=lambda a: {
+        "distance": plot_distance_by_length(
+            a.values,
+            distance_means(a),
+            step=a.at,
+            growth=None if isinstance(a.growth, str) else a.growth,
+        ),
+        "saturation": plot_saturation(a.curves, a.levels, threshold=THRESHOLD),
+    },
     claims=[
         Published(
             f"{GROWS} at fixed time",
@@ -859,6 +1010,33 @@ FIGURE_3A = Piece(
             choices=("the paper counts steps", FORM),
             when=lambda a: a.in_sweeps is not None,
             **GROWTH,
+        ),
+        Published(
+            "the growth of the embedding distance with the length is logarithmic",
+            "paper A, section 6.1 (figure 3a)",
+            "logarithmic",
+            "shape q of a + b (n^q - 1) / q after {at} steps: 0 for log n, 1 for n",
+            lambda a: shape_of_growth(a.values, a.growth),
+            LOGARITHMIC,
+            effect=0.0,
+            choices=(
+                "logarithmic: nearer to log n than to n and to 1 / n; no growth, log n, n and a "
+                "power of n are compared by AIC in the table",
+            ),
+        ),
+        Published(
+            "the threshold of the hitting times lies below saturation in the fast regime",
+            "paper A, section 6.1 (figure 3a)",
+            "below",
+            "mean distance over the later half of the steps at {usual} tokens",
+            lambda a: saturation(a.curves[a.usual]).level,
+            above(THRESHOLD),
+            effect=THRESHOLD + 0.1,
+            choices=(
+                f"threshold {THRESHOLD:g}: the paper's is lost; power for a level 0.1 above",
+                "a distance that still rises shows a lower level than where it will stay",
+            ),
+            bounds=DISTANCE,
         ),
     ],
     seconds=175,
@@ -958,6 +1136,7 @@ FIGURE_3B = Piece(
     + PLACE
     + "; fits by likelihood with censoring; {scaling.summary}. {embedded.description}",
     **LENGTHS,
+    not_in_paper=("temperature", "lengths", "steps", "thresholds"),
     small=LENGTHS_SMALL | {"thresholds": (0.3, 0.4, THRESHOLD, 0.6, 0.7)},
     paper=LENGTHS_PAPER,
     ask=ask_figure_3b,
@@ -965,6 +1144,87 @@ FIGURE_3B = Piece(
     figures=lambda a: {"times": plot_scaling(a.times, a.scaling)},
     claims=figure_3b_claims,
     seconds=90,
+)
+
+
+def grid_chains(s: Settings) -> dict[tuple[float, int], Chains]:
+    """A run for each temperature and length, with a seed of its own."""
+    cells = [(t, n) for t in s.temperatures for n in s.lengths]
+    return {
+        (t, n): s.chain_set(temperature=t, length=n, seed=len(cells) * s.seed + number)
+        for number, (t, n) in enumerate(cells)
+    }
+
+
+def ask_growth_by_temperature(s: Settings) -> dict[str, object]:
+    runs = {cell: s.run(chains) for cell, chains in grid_chains(s).items()}
+    embedder = choose(next(reversed(runs.values())), s.embedder)
+    moved = {cell: distances(run, embedder, every=s.step) for cell, run in runs.items()}
+    last = s.steps // s.step * s.step
+    rows, comparisons = [], 2 * len(s.temperatures)
+    for at in (s.step, last):
+        for t in s.temperatures:
+            values = {n: moved[t, n].at(at) for n in s.lengths}
+            slope = slope_in_log_n(values, comparisons)
+            rows.append(SimpleNamespace(at=at, temperature=t, slope=slope, values=values))
+    usual = min(s.lengths, key=lambda n: abs(n - USUAL_LENGTH))
+    hits = {t: reached(moved[t, usual]) for t in s.temperatures}
+    first = {at: grows_from([row for row in rows if row.at == at]) for at in (s.step, last)}
+    return {"rows": rows, "hits": hits, "first": first, "last": last, "embedded": embedder}
+
+
+def grows_from(rows: list[SimpleNamespace]) -> float | None:
+    """The temperature from which on, at it and all higher ones, the distance grows with n."""
+    lowest = None
+    for row in sorted(rows, key=lambda row: -row.temperature):
+        if row.slope.interval is None or row.slope.interval[0] <= 0:
+            break
+        lowest = row.temperature
+    return lowest
+
+
+def growth_by_temperature_rows(a: Answers) -> list[Row]:
+    rows = []
+    for row in a.rows:
+        growth = growth_of(row.values)
+        rows += columns(
+            [row],
+            *("at", "temperature", "slope"),
+            laws=growth if isinstance(growth, str) else growth.summary,
+            grows_from=a.first[row.at],
+            reached_threshold=a.hits[row.temperature],
+            kind="estimate",
+            published="logarithmic from some temperature on, which is lost in our text",
+        )
+    return rows
+
+
+FIGURE_3_TEMPERATURES = Piece(
+    "from which temperature on the embedding distance grows with the length",
+    "{chains} chains at each temperature and length from passages cut to n tokens; slopes of the "
+    "distance in log n after {step} and after {last} steps, their intervals holding together; "
+    "grows_from: the slope is above 0 at this temperature and at all higher ones; "
+    f"reached_threshold: share of the chains of the length nearest to {USUAL_LENGTH} tokens that "
+    f"reached {THRESHOLD:g}. {{embedded.description}}",
+    small={name: value for name, value in LENGTHS_SMALL.items() if name != "temperature"}
+    | {"temperatures": (0.3, 0.5, 1.0, 1.5, 2.0), "chains": 16, "step": 20},
+    paper=LENGTHS_PAPER | {"temperatures": (0.1, 0.5, 1.0, 1.25, 1.5, 2.0, 3.0), "step": 100},
+    not_in_paper=("temperatures", "lengths", "steps", "step"),
+    chains=lambda s: list(grid_chains(s).values()),
+    ask=ask_growth_by_temperature,
+    table=growth_by_temperature_rows,
+    claims=lambda a: (
+        Published(
+            f"{GROWS} (after {at} steps)",
+            name=f"slope in log n after {at} steps at temperature {max(a.settings.temperatures):g}",
+            number=max(
+                (row for row in a.rows if row.at == at), key=lambda row: row.temperature
+            ).slope,
+            choices=("sufficiently high: the highest temperature of the table", FORM),
+            **GROWTH,
+        )
+        for at in a.first
+    ),
 )
 
 
@@ -1359,7 +1619,7 @@ TOPIC_SCORES: dict[str, Any] = dict(
     paper=dict(
         model=(BERT, ROBERTA, MODERNBERT), scorer=(BART, DEBERTA), steps=10_000, snapshots=50
     ),
-    not_in_paper=("temperature", "length"),
+    not_in_paper=("temperature",),
     differs=("texts: the bundled passages in place of MS MARCO",),
     choices=("which nine of the eleven labels: the paper's are lost",),
     seconds=115,
@@ -1569,6 +1829,10 @@ TABLE_5 = Piece(
     paper=dict(model=BERT, embedder=JINA, length=20, chains=30, steps=10_000, temperature=1.0),
     published=dict(length=15),  # of the longest trap
     not_in_paper=("temperature",),
+    choices=(
+        f"rolling detector: the mean drift over the {WINDOW} steps after a snapshot, a snapshot "
+        f"every {STRIDE} steps, and no trap shorter than {SHORTEST} steps",
+    ),
     chains=lambda s: [s.chain_set()],
     ask=ask_traps,
     table=trap_rows,
@@ -1773,6 +2037,7 @@ REGIMES = Piece(
         steps=600,
     ),
     paper=dict(model=BERT, embedder=JINA, length=20, chains=30, steps=10_000),
+    published=dict(chains=100),
     choices=("the distances that the paper gives are lost in our text",),
     chains=temperature_chains,
     ask=ask_regimes,
@@ -1910,7 +2175,7 @@ PREFIXES_PIECE = Piece(
         scorer=SIMILARITY,
     ),
     paper=dict(model=BERT, chains=100, steps=10_000, length=20, every=200, scorer=BART),
-    not_in_paper=("chains", "steps", "length", "every"),
+    not_in_paper=("steps", "every"),
     choices=("which label stands for what the paper's texts are about",),
     ask=ask_prefixes,
     table=prefix_rows,
@@ -1929,6 +2194,7 @@ PIECES = {
     "A-table2": TABLE_2,
     "A-fig3a": FIGURE_3A,
     "A-fig3b": FIGURE_3B,
+    "A-fig3-temperatures": FIGURE_3_TEMPERATURES,
     "A-fig-coupling": COUPLING,
     "A-table3": TABLE_3,
     "A-table4": TABLE_4,
