@@ -28,6 +28,7 @@ from glauber.interfaces.plots.chart import (
     token_map,
     transparent,
 )
+from glauber.studies.mixing.coherence import Coherence
 from glauber.studies.mixing.growth import Growth
 from glauber.studies.mixing.influence import AveragedInfluence, InfluenceMatrix
 from glauber.studies.mixing.meeting import UNKNOWN, Meetings
@@ -409,6 +410,22 @@ def plot_drift_by_temperature(curves: Mapping[float, DriftDistances]) -> Chart:
         hover = f"temperature {temperature:g}, step %{{x:,}}: %{{y:.2f}}"
         mean = distances.values.mean(axis=0)
         chart.line(distances.steps, mean, f"{temperature:g}", hover, color=color)
+    return chart
+
+
+def plot_coherence(coherence: Coherence) -> Chart:
+    """The median score over steps, the band of nine chains in ten, and the level."""
+    low, middle, high = np.quantile(coherence.values, [0.05, 0.5, 0.95], axis=0)
+    chart = Chart(
+        "Coherence of the texts",
+        f"pseudo-log-likelihood per token by {coherence.judge}, in nats; "
+        f"{counted(len(coherence.values), 'chain')}",
+        y=dict(tickformat="~g"),
+    )
+    chart.band(coherence.steps, low, high, "90% of the chains")
+    hover = "step %{x:,}: median %{y:.2f}"
+    chart.line(coherence.steps, middle, "median", hover, color=BLUE)
+    chart.rule(f"coherent from {coherence.level:.2f}", y=coherence.level, color=ORANGE, dash="dot")
     return chart
 
 
