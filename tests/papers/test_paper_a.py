@@ -356,10 +356,13 @@ def test_the_coupling_figure(resize, texts, tmp_path):
     made = paper("A-fig-coupling", out=tmp_path)
     assert {path.name: path.stat().st_mtime_ns for path in cells.iterdir()} == stamps
     assert list(made.figures()) == ["phase"] and " at 0.5" in made.rows[0]["met"]
-    assert [row["length"] for row in made.rows] == [2, 4] * 3
-    budgets = [row.get("budget") for row in made.rows]
+    ising = [row for row in made.rows if "of" in row]
+    assert [row["length"] for row in ising] == [2, 4] and made.rows[2:4] == ising
+    rows = [row for row in made.rows if "of" not in row]
+    assert [row["length"] for row in rows] == [2, 4] * 3
+    budgets = [row.get("budget") for row in rows]
     assert budgets == ["equal steps, 8"] * 2 + ["equal sweeps, 2"] * 2 + [None] * 2
-    assert len(made.claims) == 4 and made.claims[1].sentence.endswith("our control)")
+    assert len(made.claims) == 5 and made.claims[1].sentence.endswith("our control)")
 
 
 @pytest.mark.parametrize(

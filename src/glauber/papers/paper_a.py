@@ -68,9 +68,11 @@ from glauber.studies.metastability.traps import (
     TrapList,
     traps,
 )
+from glauber.studies.mixing.crossover import Crossover
 from glauber.studies.mixing.growth import Growth, fit_growth
 from glauber.studies.mixing.influence import influence
-from glauber.studies.mixing.phase import Phase, phase
+from glauber.studies.mixing.ising_crossover import ising_phase, width_ratio
+from glauber.studies.mixing.phase import Phase, phase, phase_diagram
 from glauber.studies.mixing.scaling import Scaling, fit_scaling
 from glauber.studies.mixing.semantic_drift import (
     DriftDistances,
@@ -1247,6 +1249,16 @@ def crossover_rows(a: Answers) -> list[Row]:
                 met=f"of {a.settings.chains}: {', '.join(met)}",
                 published="the boundary moves to higher temperatures as the length grows",
             )
+        for crossover in a.ising.at_steps.crossovers if at is a.phase.at_steps else ():
+            ratio, ends = width_ratio(model_crossover(a, crossover.length), crossover)
+            rows += columns(
+                [crossover],
+                *("length", "temperature", "interval", "width", "width_interval", "kind"),
+                budget=f"equal steps, {a.ising.at_steps.budget:,.4g}",
+                of="mean-field Ising",
+                width_ratio=[ratio, *ends],
+                published="smoother than the physical Ising model at large n",
+            )
     return rows + columns(
         a.phase.ratios,
         *("length", "threshold", "ratio", "interval", "kind"),
@@ -1275,6 +1287,31 @@ def sharpening(a: Answers) -> Quantity:
         reason = f"the widths {listed} follow no power of the length"
         return Quantity("", None, n=exponent.n, unit=exponent.unit, reason=reason)
     return exponent
+
+
+def ask_coupling(s: Settings) -> dict[str, object]:
+    def make() -> list[dict[str, Any]]:
+        cells = ising_phase(s.lengths, pairs=s.chains, steps=s.steps, seed=s.seed).cells
+        return [vars(cell) for cell in cells]
+
+    key = {"lengths": s.lengths, "pairs": s.chains, "steps": s.steps, "seed": s.seed}
+    ising = phase_diagram(s.part("ising-phase", key, make))
+    thresholds = dict(thresholds=s.thresholds, threshold_lengths=s.threshold_lengths)
+    return {"phase": diagram(s, s.lengths, **thresholds), "ising": ising, "longest": max(s.lengths)}
+
+
+def model_crossover(a: Answers, length: int) -> Crossover:
+    """The model's crossover at a length, at equal steps."""
+    return next(each for each in a.phase.at_steps.crossovers if each.length == length)
+
+
+def smoothness(a: Answers) -> Quantity:
+    """Width at the longest length over that of the Ising model."""
+    ising = next(each for each in a.ising.at_steps.crossovers if each.length == a.longest)
+    ratio, ends = width_ratio(model_crossover(a, a.longest), ising)
+    reason = "" if ratio is not None else "one of the two shows no crossover or no width"
+    unit = f"pairs in each of {len(a.phase.cells)} cells"
+    return Quantity("", ratio, ends, n=a.settings.chains, unit=unit, reason=reason)
 
 
 def threshold_ratio(a: Answers) -> Quantity:
@@ -1317,11 +1354,7 @@ COUPLING = Piece(
     ),
     not_in_paper=("lengths", "temperatures", "steps"),
     published=dict(thresholds=1, threshold_lengths=(SENTENCE_LENGTH,)),
-    ask=lambda s: {
-        "phase": diagram(
-            s, s.lengths, thresholds=s.thresholds, threshold_lengths=s.threshold_lengths
-        )
-    },
+    ask=ask_coupling,
     table=crossover_rows,
     figures=lambda a: a.phase.figures(),
     claims=[
@@ -1346,6 +1379,20 @@ COUPLING = Piece(
             below(SAME),
             effect=0.0,
             choices=(f"an exponent below {SAME:g} counts as not sharpening",),
+        ),
+        Published(
+            "the transition is smoother than that of the physical Ising model at large n",
+            "paper A, section 6.1",
+            "smoother at large n",
+            "width in log temperature at {longest} tokens over that of the Ising model",
+            smoothness,
+            above(1.0),
+            effect=2.0,
+            choices=(
+                "the mean-field Ising model of as many spins, from all down and all up, with the "
+                "same coupling, pairs and steps: the paper names no lattice",
+                "power for twice the width",
+            ),
         ),
         Published(
             "the contraction condition needs a temperature an order of magnitude above the "
