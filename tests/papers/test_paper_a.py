@@ -23,6 +23,7 @@ from glauber.studies.landscape.labels import Labelled, calibration_passages, hel
 from glauber.studies.landscape.recurrence import recurrence
 from glauber.studies.metastability.traps import TrapSearch
 from glauber.studies.mixing.crossover import Crossover
+from glauber.studies.mixing.influence import influence_at
 from glauber.texts.starts import passages
 from tiny_nli import make_nli
 
@@ -207,6 +208,44 @@ def test_the_influence(tiny_folder, texts):
     assert above.verdict.word == ("agrees" if row["alpha"] > 1 else "cannot tell")
     difference = row["average_influence"][0] - row["alpha"] / 2
     assert typical.quantity.value == pytest.approx(difference) and typical.quantity.n == 8
+
+
+def test_coherence(resize, tiny_folder):
+    options = dict(length=5, chains=6, steps=20, every=5, thresholds=3)
+    resize("A-coherence", **options, texts=tuple(TEXTS[:4]), temperatures=(0.1, 1.0, 1.5))
+    made = paper("A-coherence", seeds=2)
+    by_temperature = made.rows[:3]
+    run = sample(
+        str(tiny_folder), TEXTS[:4], steps=20, chains=6, length=5, temperature=1.5, seed=6 + 2
+    )
+    found = glauber.coherence(run, every=5)
+    assert by_temperature[2]["incoherent"][0] == pytest.approx(found.incoherent.value)
+    assert by_temperature[2]["later"][0] == pytest.approx(found.later.value, abs=1e-6)
+    assert len(made.claims) == 7
+    typical = by_sentence(made)[
+        "in typical configurations of a chain the pairwise influence is smaller (temperature 1.5)"
+    ]
+    row = next(row for row in made.rows[3:] if row.get("temperature") == 1.5)
+    difference = row["influence_at_end"][0] - row["influence_at_start"][0]
+    assert typical.quantity.value == pytest.approx(difference) and typical.quantity.n == 6
+    # One of the starts again, by one drawn change at each site.
+    model = glauber.load(str(tiny_folder))
+    states = torch.from_numpy(run.tokens(0).astype(np.int64))
+    sites = torch.from_numpy(run.free[0].nonzero()[0])
+    alone = influence_at(model.conditionals(), states, sites, temperature=1.5, seed=2)
+    assert row["influence_at_start"][0] == pytest.approx(alone.mean, abs=1e-6)
+    assert made.rows[-1]["threshold"] > 0 and len(made.figures()) == 3
+
+
+def test_the_margin_that_grows():
+    made = paper("A-theorem8")
+    bound, exponential = made.claims
+    assert bound.verdict.word == exponential.verdict.word == "agrees"
+    times = [row["mixing_time"] for row in made.rows]
+    assert bound.quantity.value == pytest.approx(
+        min(np.log(4 * time / np.exp(n)) for n, time in enumerate(times, 3))
+    )
+    assert exponential.quantity.value == pytest.approx(np.diff(np.log(times)).min())
 
 
 def test_table_2(resize, tiny_folder, tmp_path):

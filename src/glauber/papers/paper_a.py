@@ -39,9 +39,11 @@ from glauber.interfaces.plots.mixing import (
     plot_distance_by_length,
     plot_drift_by_temperature,
     plot_forgetting,
+    plot_margin_growth,
     plot_saturation,
     plot_scaling,
 )
+from glauber.models.base import Model
 from glauber.models.load import load
 from glauber.papers.claims import LOWER, UPPER, Quantity, Region, above, at_least, below, near
 from glauber.papers.piece import Answers, Number, Piece, Published, Row, as_tuple, columns
@@ -58,6 +60,7 @@ from glauber.studies.landscape.scorers import SIMILARITY, TopicScores
 from glauber.studies.landscape.topics import topics
 from glauber.studies.landscape.trajectory import trajectory_in_plane
 from glauber.studies.metastability.drift import drift
+from glauber.studies.metastability.growing_margin import MarginAndTime, margin_and_time
 from glauber.studies.metastability.margins import margins
 from glauber.studies.metastability.regimes import regime
 from glauber.studies.metastability.traps import (
@@ -68,11 +71,13 @@ from glauber.studies.metastability.traps import (
     TrapList,
     traps,
 )
-from glauber.studies.mixing.crossover import Crossover
+from glauber.studies.mixing.coherence import coherence
+from glauber.studies.mixing.crossover import Crossover, fit_crossover
 from glauber.studies.mixing.growth import Growth, fit_growth
-from glauber.studies.mixing.influence import influence
+from glauber.studies.mixing.influence import AveragedInfluence, influence, influence_at
 from glauber.studies.mixing.ising_crossover import ising_phase, width_ratio
-from glauber.studies.mixing.phase import Phase, phase, phase_diagram
+from glauber.studies.mixing.phase import Phase, contraction_thresholds, phase, phase_diagram
+from glauber.studies.mixing.phase import threshold_ratio as crossover_ratio
 from glauber.studies.mixing.scaling import Scaling, fit_scaling
 from glauber.studies.mixing.semantic_drift import (
     DriftDistances,
@@ -660,6 +665,7 @@ def plotly_figure(record: dict[str, Any]) -> Any:
 
 SENTENCE = "the old bridge over the river was closed because the water had risen too"
 SENTENCE_LENGTH = 14  # tokens of the paper's sentence
+ORDER = Region(10**0.5, 10**1.5)  # "roughly an order of magnitude"
 
 INFLUENCE = Piece(
     "influence, alpha and the contraction threshold of one sentence",
@@ -761,6 +767,226 @@ def ask_influence(s: Settings) -> dict[str, object]:
         "per_chain": average.per_chain,
         "average": mean_over_chains(average.per_chain),
     }
+
+
+# Section 7 and appendix A.1: are chains mostly in incoherent texts, and is the influence smaller
+# there? Section 5.2: how far above the temperatures of coherent text is the contraction threshold?
+# The paper names no score of coherence.
+
+MOSTLY = 0.5  # share of the time
+NATURAL, FAST = 1.0, 1.5  # the model as it is, and about where pairs of chains meet
+
+
+def coherence_chains(s: Settings) -> list[Chains]:
+    """Chains at each temperature from the same starts, with a seed of their own."""
+    return [
+        s.chain_set(temperature=t, seed=len(s.temperatures) * s.seed + number)
+        for number, t in enumerate(s.temperatures)
+    ]
+
+
+def ask_coherence(s: Settings) -> dict[str, object]:
+    runs = dict(zip(s.temperatures, map(s.run, coherence_chains(s)), strict=True))
+    device = None if s.device == "auto" else s.device
+    studies = {t: coherence(run, every=s.every, device=device) for t, run in runs.items()}
+    lost = [(int(each.mostly_incoherent.sum()), s.chains) for each in studies.values()]
+    ends = min(s.temperatures), max(s.temperatures)
+    crossover = fit_crossover(s.length, s.temperatures, lost, ends=ends).crossover
+    model = load(s.model, exact=True, device=s.device)
+    thresholds = contraction_thresholds(model, s.texts, s.length, n_texts=s.thresholds, seed=s.seed)
+    return {
+        "studies": studies,
+        "crossover": crossover,
+        "ratio": crossover_ratio(thresholds, crossover),
+        "influences": {t: influence_at_ends(model, runs[t], t, s.seed) for t in (NATURAL, FAST)},
+    }
+
+
+def influence_at_ends(
+    model: Model, run: Run, temperature: float, seed: int
+) -> tuple[AveragedInfluence, AveragedInfluence]:
+    """The influence in the first and in the last states of the chains."""
+    device, conditionals = model.state_device, model.conditionals()
+    sites = torch.from_numpy(run.free[0].nonzero()[0]).to(device)
+    first, last = (
+        influence_at(
+            conditionals,
+            torch.from_numpy(run.tokens(step).astype(np.int64)).to(device),
+            sites,
+            temperature=temperature,
+            seed=seed,
+        )
+        for step in (0, run.steps)
+    )
+    return first, last
+
+
+def coherence_rows(a: Answers) -> list[Row]:
+    names = ("at_start", "later", "change", "incoherent", "level")
+    rows = columns(
+        [
+            {"temperature": t, **{name: getattr(each, name) for name in names}}
+            for t, each in a.studies.items()
+        ],
+        "temperature",
+        *names,
+        kind="estimate",
+        published="coherent far below the threshold; mostly incoherent where mixing is fast",
+    )
+    for row, each in zip(rows, a.studies.values(), strict=True):
+        row["median_step_to_leave"] = each.first_incoherent.value
+        row["chains_mostly_incoherent"] = int(each.mostly_incoherent.sum())
+    for temperature, (first, last) in a.influences.items():
+        values = {"influence_at_start": first.estimate, "influence_at_end": last.estimate}
+        rows += columns([values], *values, temperature=temperature, kind="estimate")
+    return rows + columns(
+        [a.ratio], "threshold", "ratio", "interval", "kind", coherent_up_to=a.crossover.label
+    )
+
+
+def coherence_claims(a: Answers) -> Iterable[Published]:
+    for t, (first, last) in a.influences.items():
+        states = np.tile(np.arange(a.settings.chains), 2)
+        yield Published(
+            f"chains spend most of their time in incoherent configurations (temperature {t:g})",
+            "paper A, section 7 (a conjecture)",
+            "most of its time",
+            f"share of the later half of the steps below the level at temperature {t:g}",
+            a.studies[t].incoherent,
+            above(MOSTLY),
+            effect=(1 + MOSTLY) / 2,
+            choices=("most: more than half", TWO_TEMPERATURES),
+            bounds=SHARE,
+        )
+        yield Published(
+            "in typical configurations of a chain the pairwise influence is smaller "
+            f"(temperature {t:g})",
+            "paper A, section 7 (a conjecture) and appendix A.1",
+            "smaller",
+            f"influence met in the last states less that in the starts at temperature {t:g}",
+            mean_over_chains(last.per_chain - first.per_chain),
+            below(0.0),
+            effect=-first.mean / 4,
+            choices=(
+                "the starts stand for coherent texts; power for a quarter less",
+                TWO_TEMPERATURES,
+            ),
+        )
+        yield Published(
+            f"coherent contexts have the larger influence (temperature {t:g})",
+            "paper A, appendix A.1",
+            "the supremum is dominated by them",
+            f"rank correlation of coherence and influence over starts and last states at {t:g}",
+            rank_correlation(
+                np.concatenate([first.coherence, last.coherence]),
+                np.concatenate([first.per_chain, last.per_chain]),
+                chain=states,
+            ),
+            above(0.0),
+            effect=0.3,
+            choices=("power for a rank correlation of 0.3", TWO_TEMPERATURES),
+            bounds=(-1.0, 1.0),
+        )
+    yield Published(
+        "the contraction condition needs a temperature an order of magnitude above those of "
+        "coherent text",
+        "paper A, section 5.2",
+        "an order of magnitude",
+        "contraction threshold over the temperature at which half of the chains are mostly "
+        "incoherent",
+        Quantity("", a.ratio.ratio, a.ratio.interval, len(a.ratio.thresholds), "texts"),
+        ORDER,
+        effect=10.0,
+        choices=("from 3.2 to 32 times counts as an order of magnitude",),
+    )
+
+
+TWO_TEMPERATURES = (
+    f"temperatures {NATURAL:g} (the model as it is) and {FAST:g} (about where pairs of chains meet)"
+)
+COHERENCE = Piece(
+    "coherence of the texts by temperature, next to influence and contraction threshold",
+    "{chains} chains of {steps:,} steps from passages cut to {length} tokens at each temperature, "
+    "scored every {every} steps by the pseudo-log-likelihood per token at temperature 1; coherent: "
+    "at least the tenth percentile of the starts; thresholds of {thresholds} texts",
+    small=dict(
+        model=SMALL,
+        texts=None,
+        temperatures=(0.3, 0.5, 0.7, NATURAL, 1.2, FAST, 2.0),
+        length=SENTENCE_LENGTH,
+        chains=12,
+        steps=280,
+        every=28,
+        thresholds=3,
+    ),
+    paper=dict(
+        model=BERT,
+        temperatures=(0.1, 0.3, 0.5, 0.7, NATURAL, 1.2, FAST, 2.0, 4.0),
+        chains=100,
+        steps=2000,
+        every=100,
+        thresholds=8,
+    ),
+    not_in_paper=("temperatures", "steps", "every"),
+    published=dict(thresholds=1),
+    choices=(
+        "the score of coherence and its level: the paper names none; it is of the same model that "
+        "writes, so a text may score high and make no sense",
+    ),
+    chains=coherence_chains,
+    ask=ask_coherence,
+    table=coherence_rows,
+    figures=lambda a: {f"temperature-{t:g}": each.figure() for t, each in a.studies.items()},
+    claims=coherence_claims,
+)
+
+
+# Section 5.3, the remark after Theorem 8: a margin of order n makes mixing exponential in n.
+
+FASTER = 0.5  # share of the margin's growth that counts as exponential growth of the time
+
+MARGIN_GROWTH = Piece(
+    "mixing time of an exact family whose margin grows with the length",
+    "two tokens; each site favours the token that all others share by {depth:g} n; t_mix(1/4) by "
+    "enumeration at temperature {temperature:g}, next to Theorem 8's lower bound",
+    small=dict(lengths=tuple(range(3, 11)), depth=1.0, temperature=1.0),
+    choices=("the family, its lengths, depth and temperature: the paper names none",),
+    ask=lambda s: {"family": margin_and_time(s.lengths, depth=s.depth, temperature=s.temperature)},
+    table=lambda a: columns(
+        a.family,
+        *("length", "margin", "probability", "mixing_time", "bound", "kind"),
+        published="exponential in n",
+    ),
+    figures=lambda a: {"times": plot_margin_growth(a.family)},
+    claims=[
+        Published(
+            "t_mix is at least exp(Delta / tau) / (4 (|V| - 1))",
+            "paper A, Theorem 8",
+            "at least",
+            "smallest logarithm of the mixing time over the bound",
+            lambda a: min(row.log_excess for row in a.family),
+            at_least(0.0),
+        ),
+        Published(
+            "a margin of order n makes mixing exponential in n",
+            "paper A, section 5.3 (remark)",
+            "exponential",
+            "smallest growth of log t_mix for each token, over that of the margin / temperature",
+            lambda a: slowest_growth(a.family) * a.settings.temperature / a.settings.depth,
+            above(FASTER),
+            choices=(f"exponential: log t_mix gains more than {FASTER:g} of that at every length",),
+        ),
+    ],
+)
+
+
+def slowest_growth(family: Sequence[MarginAndTime]) -> float:
+    """The smallest increase of log t_mix for each further token."""
+    lengths, times = (
+        np.array([getattr(row, name) for row in family], float)
+        for name in ("length", "mixing_time")
+    )
+    return float((np.diff(np.log(times)) / np.diff(lengths)).min())
 
 
 # Section 5.4: table 2, the drift at the boundary of a basin of "!".
@@ -1233,7 +1459,6 @@ FIGURE_3_TEMPERATURES = Piece(
 # Section 6.1: where in temperature and length two chains meet.
 
 SAME = 0.25  # exponent of the width up to which the crossover does not sharpen
-ORDER = Region(10**0.5, 10**1.5)  # "roughly an order of magnitude"
 
 
 def crossover_rows(a: Answers) -> list[Row]:
@@ -2238,6 +2463,8 @@ PIECES = {
     "A-fig6": FIGURE_6,
     "A-eq4.1": EQUATION_4_1,
     "A-influence": INFLUENCE,
+    "A-coherence": COHERENCE,
+    "A-theorem8": MARGIN_GROWTH,
     "A-table2": TABLE_2,
     "A-fig3a": FIGURE_3A,
     "A-fig3b": FIGURE_3B,

@@ -28,6 +28,7 @@ from glauber.interfaces.plots.chart import (
     token_map,
     transparent,
 )
+from glauber.studies.metastability.growing_margin import MarginAndTime
 from glauber.studies.mixing.coherence import Coherence
 from glauber.studies.mixing.growth import Growth
 from glauber.studies.mixing.influence import AveragedInfluence, InfluenceMatrix
@@ -426,6 +427,24 @@ def plot_coherence(coherence: Coherence) -> Chart:
     hover = "step %{x:,}: median %{y:.2f}"
     chart.line(coherence.steps, middle, "median", hover, color=BLUE)
     chart.rule(f"coherent from {coherence.level:.2f}", y=coherence.level, color=ORANGE, dash="dot")
+    return chart
+
+
+def plot_margin_growth(rows: Sequence[MarginAndTime]) -> Chart:
+    """The exact mixing time against the length, and Theorem 8's lower bound."""
+    chart = Chart(
+        "Mixing time where the margin grows with the length",
+        "exact t_mix(1/4) of a family of chains with the margin of order n",
+        x=dict(title="tokens n", tickformat=",d"),
+        y=STEPS,
+    )
+    lengths = [row.length for row in rows]
+    for name, values, color in (
+        ("mixing time", [row.mixing_time for row in rows], BLUE),
+        ("lower bound", [row.bound for row in rows], ORANGE),
+    ):
+        hover = f"n = %{{x}}: {name} %{{y:,.0f}}"
+        chart.line(lengths, values, name, hover, dots=True, color=color)
     return chart
 
 
