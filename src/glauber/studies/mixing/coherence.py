@@ -73,8 +73,9 @@ def coherence(
         free = torch.from_numpy(opened.free.repeat(len(texts), axis=0))
         scores = scores_of(drawn.conditionals, rows.to(drawn.device), free.to(drawn.device))
     else:
-        where = {"trust_remote_code": trust_remote_code} | ({"device": device} if device else {})
-        judging = load(judge, exact=True, **where)
+        judging = load(
+            judge, exact=True, device=device or "auto", trust_remote_code=trust_remote_code
+        )
         every_text = [text for chain in texts.texts for text in chain]
         tokens, free = starts(judging, every_text, unknown="token")
         if len(tokens) < len(every_text):

@@ -390,7 +390,7 @@ def measure_influence(
             part = replace(contexts, tokens=contexts.tokens[rows], values=contexts.values[rows])
             coherences[rows.numpy()] = coherence(conditionals, part.tokens, part.sites)
             for j, scores in scores_by_value(conditionals, part):
-                where = np.ix_(rows.numpy(), np.arange(n) != j, [j])
+                where = np.ix_(rows.numpy(), np.arange(n) != j, np.array([j]))
                 variation[where] = _largest_variation(_probabilities(scores, temperature))[
                     ..., None
                 ]

@@ -9,6 +9,7 @@ are compared as they are.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import exp, hypot, log
 
 import numpy as np
 import torch
@@ -55,15 +56,15 @@ def width_ratio(crossover: Crossover, other: Crossover) -> tuple[float | None, E
     On the log scale the two intervals are put together by their squares on each side (the method
     of variance estimates recovery). An end that rests on a width of 0 or on none is open.
     """
-    widths = crossover.width, other.width
-    if not widths[0] or not widths[1]:
+    if not crossover.width or not other.width:
         return None, (None, None)
-    (own, theirs), ends = np.log(widths), []
+    own, theirs = log(crossover.width), log(other.width)
+    ends: list[float | None] = []
     for side in (0, 1):
         near, far = crossover.width_interval[side], other.width_interval[1 - side]
         if not near or not far:
             ends.append(None)
             continue
-        reach = np.hypot(np.log(near) - own, np.log(far) - theirs)
-        ends.append(float(np.exp(own - theirs + (reach if side else -reach))))
-    return float(np.exp(own - theirs)), (ends[0], ends[1])
+        reach = hypot(log(near) - own, log(far) - theirs)
+        ends.append(exp(own - theirs + (reach if side else -reach)))
+    return exp(own - theirs), (ends[0], ends[1])

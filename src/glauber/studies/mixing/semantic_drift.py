@@ -196,7 +196,7 @@ class SaturationFit:
     time: Estimate  # T, in steps
     reason: str = ""  # why the level is not known, where the curve does not bend
 
-    def mean(self, steps: Floats) -> Floats:
+    def mean(self, steps: NDArray[np.int64]) -> Floats:
         """The fitted distance at the steps."""
         return np.asarray(self.level.value * -np.expm1(-steps / self.time.value))
 
@@ -340,7 +340,7 @@ def fit_saturation(distances: DriftDistances) -> SaturationFit:
     that takes longer than the run has not bent enough to show its level.
     """
     steps, last = distances.steps.astype(np.float64), float(distances.steps[-1])
-    limits = np.log([distances.every / 10, 10 * last])
+    low, high = np.log([distances.every / 10, 10 * last]).tolist()
 
     def fit(weights: Floats) -> Floats:
         mean = weights @ distances.values / weights.sum()
@@ -350,7 +350,7 @@ def fit_saturation(distances: DriftDistances) -> SaturationFit:
             best = float(mean @ curve / (curve @ curve))
             return best, float(((mean - best * curve) ** 2).sum())
 
-        grid = np.linspace(*limits, 60)
+        grid = np.linspace(low, high, 60)
         near = grid[int(np.argmin([level(at)[1] for at in grid]))]
         reach = grid[1] - grid[0]
         at = minimize_scalar(
@@ -358,10 +358,8 @@ def fit_saturation(distances: DriftDistances) -> SaturationFit:
         ).x
         return np.array([level(at)[0], np.exp(at)])
 
-    level, time = (
-        jackknife(lambda w, k=k: fit(w)[k], len(distances.values), bounds=ends).item()
-        for k, ends in ((0, (0.0, np.inf)), (1, (0.0, np.inf)))
-    )
+    both = jackknife(fit, len(distances.values), bounds=(0.0, np.inf))
+    level, time = both.item(0), both.item(1)
     reason = ""
     if np.ptp(distances.values, axis=1).max() <= STILL:
         reason = "no chain moved"
