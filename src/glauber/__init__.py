@@ -42,6 +42,7 @@ STUDIES = {
         "couple": "studies.mixing.couple",
         "phase": "studies.mixing.phase",
         "semantic_drift": "studies.mixing.semantic_drift",
+        "coherence": "studies.mixing.coherence",
         "diagnose": "studies.mixing.diagnostics",
         "unbiased": "studies.mixing.unbiased",
         "scan_bias": "studies.mixing.scan_bias",

@@ -8,7 +8,10 @@ from functools import cache
 from typing import NamedTuple
 
 import numpy as np
+import pytest
 import torch
+from scipy.sparse import csr_array
+from scipy.sparse.csgraph import connected_components
 
 from glauber.exact import (
     Space,
@@ -18,11 +21,36 @@ from glauber.exact import (
     stationary,
     transition_matrix,
 )
+from glauber.exact.stationary import closed_class
+from glauber.foundation.errors import GlauberError
 from glauber.models.table import Joint, Table
 
 COUNT, NEEDED = 200, 50
 SHAPES = [(2, 3), (3, 2), (2, 4), (3, 3)]
 SLACK = 1e-10
+
+
+def test_every_chain_is_irreducible_and_aperiodic():
+    """Proposition 1: one closed class with every state, and a loop on each of them."""
+    for m in models():
+        count, _ = connected_components(m.matrix > 0, directed=True, connection="strong")
+        assert count == 1 and len(closed_class(csr_array(m.matrix))) == m.space.size
+        assert (np.diag(m.matrix) > 0).all()
+        # Its proof: any state becomes any other in as many steps as there are sites.
+        assert (np.linalg.matrix_power(m.matrix, m.space.length) > 0).all()
+        assert (m.law > 0).all()
+
+
+def test_a_forbidden_token_breaks_the_assumption():
+    """Copying the other site: the two constant texts are never left, so there are two classes."""
+    entries = torch.full((2, 3, 3, 2), -torch.inf, dtype=torch.float64)
+    for token in range(3):
+        entries[0, :, token, min(token, 1)] = entries[1, token, :, min(token, 1)] = 0.0
+    matrix = transition_matrix(Table(entries), Space(2, 2)).toarray()
+    count, _ = connected_components(matrix > 0, directed=True, connection="strong")
+    assert count == 4 and np.diag(matrix).tolist() == [1, 0, 0, 1]
+    with pytest.raises(GlauberError, match="2 sets of states"):
+        stationary(matrix)
 
 
 class Model(NamedTuple):

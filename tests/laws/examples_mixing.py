@@ -13,6 +13,7 @@ EXAMPLES = {
         at.model, at.texts, temperatures=[0.5, 5.0], lengths=[3, 4], pairs=2, steps=10
     ),
     "semantic_drift": lambda at: glauber.semantic_drift(at.run, embedder="tokens", every=5),
+    "coherence": lambda at: glauber.coherence(at.run, every=5),
     "diagnose": lambda at: glauber.diagnose(at.run, burn_in=0),
     "unbiased": lambda at: glauber.unbiased(
         at.model, at.texts[0], pairs=3, temperature=20.0, steps=60, first=2, last=5, lag=2

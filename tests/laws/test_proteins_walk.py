@@ -78,6 +78,7 @@ ANSWERS: dict[str, Call] = {
         at.model, PIECES, temperatures=[0.05, 3.0], lengths=[4, 6], pairs=3, steps=20
     ),
     "semantic_drift": lambda at: glauber.semantic_drift(at.run, every=5),
+    "coherence": lambda at: glauber.coherence(at.run, every=5),
     "diagnose": lambda at: glauber.diagnose(at.run),
     "unbiased": lambda at: glauber.unbiased(
         at.model, ONE[:6], pairs=3, temperature=20.0, steps=80, first=2, last=5, lag=2
@@ -283,6 +284,7 @@ OWN = {
     "sample": lambda rule, run: run,
     "show": lambda rule, run: glauber.show(run, rows=3),
     "semantic_drift": lambda rule, run: glauber.semantic_drift(run, every=10),
+    "coherence": lambda rule, run: glauber.coherence(run, every=10, model=rule),
     "basins": lambda rule, run: glauber.basins(run, every=2, lag=2, clusters=3),
     "rectangles": lambda rule, run: glauber.rectangles(rule, PIECES, count=6, length=8),
     "couple": lambda rule, run: glauber.couple(rule, PIECES, pairs=3, steps=60),

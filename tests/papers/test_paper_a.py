@@ -25,6 +25,7 @@ from glauber.studies.landscape.recurrence import recurrence
 from glauber.studies.metastability.drift import LevelDrift
 from glauber.studies.metastability.traps import TrapSearch
 from glauber.studies.mixing.crossover import Crossover
+from glauber.studies.mixing.influence import influence_at
 from glauber.texts.starts import passages
 from tiny_nli import make_nli
 
@@ -86,9 +87,15 @@ def test_figure_2(resize, tiny_folder):
     cold, cell, hot = phase(str(tiny_folder), TEXTS[:2], **given).cells
     assert rows[2.0]["met"] == f"{sum(cell.met)} of 6"
     assert rows[2.0]["median"][0] == cell.median.value
-    transition, slow = made.claims
+    transition, slow, rare = made.claims
     assert transition.quantity.value == pytest.approx((sum(hot.met) - sum(cold.met)) / 6)
     assert slow.quantity.value == pytest.approx((near - far / 2).mean(), abs=1e-6)
+    run = sample(str(tiny_folder), TEXTS[:2], temperature=0.1, **options)
+    hit = np.max([distances(run, step) for step in range(10, 61, 10)], axis=0) >= 0.5
+    assert rare.quantity.value == hit.mean() == rows[0.1]["reached_threshold"][0]
+    # B.2 has 20 tokens and 100 chains: what differs is named.
+    assert any(note.startswith("length: 4 in place of 20") for note in slow.differs)
+    assert any(note.startswith("chains: 6 in place of 100") for note in slow.differs)
 
 
 def test_no_transition_disagrees():
@@ -193,13 +200,55 @@ def test_equation_4_1(resize, tiny_folder):
 def test_the_influence(tiny_folder, texts):
     made = paper("A-influence", [texts[0]], model=str(tiny_folder))
     (row,) = made.rows
-    above, typical = made.claims
+    above, paper_alpha, dominated, typical = made.claims
+    found = glauber.influence(str(tiny_folder), texts[0], samples=4).matrix
+    assert paper_alpha.quantity.value == found.mean_over_contexts.alpha < found.alpha
+    assert paper_alpha.quantity.kind == "lower bound" and dominated.quantity.n == 4
+    assert row["linear_threshold"] == found.linear_threshold >= row["threshold"]
     assert above.quantity.kind == row["alpha_kind"] == "lower bound"
     assert above.quantity.value == row["alpha"] > 0
     # A lower bound at or below 1 says nothing; above 1 it settles it.
     assert above.verdict.word == ("agrees" if row["alpha"] > 1 else "cannot tell")
     difference = row["average_influence"][0] - row["alpha"] / 2
     assert typical.quantity.value == pytest.approx(difference) and typical.quantity.n == 8
+
+
+def test_coherence(resize, tiny_folder):
+    options = dict(length=5, chains=6, steps=20, every=5, thresholds=3)
+    resize("A-coherence", **options, texts=tuple(TEXTS[:4]), temperatures=(0.1, 1.0, 1.5))
+    made = paper("A-coherence", seeds=2)
+    by_temperature = made.rows[:3]
+    run = sample(
+        str(tiny_folder), TEXTS[:4], steps=20, chains=6, length=5, temperature=1.5, seed=6 + 2
+    )
+    found = glauber.coherence(run, every=5)
+    assert by_temperature[2]["incoherent"][0] == pytest.approx(found.incoherent.value)
+    assert by_temperature[2]["later"][0] == pytest.approx(found.later.value, abs=1e-6)
+    assert len(made.claims) == 7
+    typical = by_sentence(made)[
+        "in typical configurations of a chain the pairwise influence is smaller (temperature 1.5)"
+    ]
+    row = next(row for row in made.rows[3:] if row.get("temperature") == 1.5)
+    difference = row["influence_at_end"][0] - row["influence_at_start"][0]
+    assert typical.quantity.value == pytest.approx(difference) and typical.quantity.n == 6
+    # One of the starts again, by one drawn change at each site.
+    model = glauber.load(str(tiny_folder))
+    states = torch.from_numpy(run.tokens(0).astype(np.int64))
+    sites = torch.from_numpy(run.free[0].nonzero()[0])
+    alone = influence_at(model.conditionals(), states, sites, temperature=1.5, seed=2)
+    assert row["influence_at_start"][0] == pytest.approx(alone.mean, abs=1e-6)
+    assert made.rows[-1]["threshold"] > 0 and len(made.figures()) == 3
+
+
+def test_the_margin_that_grows():
+    made = paper("A-theorem8")
+    bound, exponential = made.claims
+    assert bound.verdict.word == exponential.verdict.word == "agrees"
+    times = [row["mixing_time"] for row in made.rows]
+    assert bound.quantity.value == pytest.approx(
+        min(np.log(4 * time / np.exp(n)) for n, time in enumerate(times, 3))
+    )
+    assert exponential.quantity.value == pytest.approx(np.diff(np.log(times)).min())
 
 
 def test_table_2(resize, tiny_folder, tmp_path):
@@ -276,7 +325,8 @@ def test_figure_3a(by_length, tiny_folder):
     made = paper("A-fig3a", steps=6, seeds=3)
     claim = by_sentence(made)[f"{paper_a.GROWS} at fixed time"]
     means = []
-    for number, row in enumerate(made.rows):
+    rows = [row for row in made.rows if "n" in row]
+    for number, row in enumerate(rows):
         mean, low, high = row["mean"]
         run = sample(
             str(tiny_folder), TEXTS[:2], steps=6, chains=8, length=row["n"], seed=2 * 3 + number
@@ -284,9 +334,64 @@ def test_figure_3a(by_length, tiny_folder):
         means.append(distances(run, 6).mean())
         assert low <= mean <= high and mean == pytest.approx(means[-1], abs=1e-6)
         assert row["step"] == 6 and row["quartiles"] == sorted(row["quartiles"])
+        late = np.mean([distances(run, step) for step in (3, 4, 5, 6)])
+        assert row["late_level"][0] == pytest.approx(late, abs=1e-6)
     assert claim.quantity.value == pytest.approx((means[1] - means[0]) / np.log(2), abs=1e-5)
-    assert len(made.claims) == 1  # two sweeps of six tokens are more than six steps
+    # Two sweeps of six tokens are more than six steps.
+    assert not any("sweeps" in claim.sentence for claim in made.claims)
+    below = by_sentence(made)[
+        "the threshold of the hitting times lies below saturation in the fast regime"
+    ]
+    assert below.quantity.value == rows[1]["late_level"][0]  # six tokens are nearest to 20
+    shape = by_sentence(made)["the growth of the embedding distance with the length is logarithmic"]
+    assert shape.quantity.value is None and "three lengths" in shape.quantity.reason
+    assert made.rows[2]["law"] == "none" and list(made.figures()) == ["distance", "saturation"]
     assert any("temperature: 1.0" in note for note in claim.ours)
+
+
+@pytest.mark.parametrize(("law", "word"), [("log n", "agrees"), ("n", "disagrees")])
+def test_the_shape_of_the_growth(law, word):
+    rng = np.random.default_rng(1)
+    mean = {"log n": lambda n: 0.1 + 0.2 * np.log(n), "n": lambda n: 0.03 * n}[law]
+    values = {n: rng.normal(mean(n), 0.03, size=60) for n in (4, 8, 16, 32)}
+    growth = paper_a.growth_of(values)
+    answers = Answers(values=values, growth=growth, settings=_values(), at=20)
+    entry = next(each for each in paper_a.FIGURE_3A.claims if "is logarithmic" in each.sentence)
+    assert entry.claim(answers).verdict.word == word
+    falls = {n: each[::-1] for n, each in zip(values, reversed(values.values()), strict=True)}
+    found = paper_a.shape_of_growth(falls, paper_a.growth_of(falls))
+    assert found.value is None and "not known to grow" in found.reason
+
+
+def test_growth_by_temperature(resize, tiny_folder):
+    options = dict(lengths=(3, 5, 7), temperatures=(0.1, 2.0), chains=6, steps=24, step=8)
+    resize("A-fig3-temperatures", **options, embedder="tokens", texts=tuple(TEXTS[:2]))
+    made = paper("A-fig3-temperatures", seeds=1)
+    assert [(row["at"], row["temperature"]) for row in made.rows] == [
+        (8, 0.1),
+        (8, 2.0),
+        (24, 0.1),
+        (24, 2.0),
+    ]
+    slopes = []
+    for number, n in enumerate((3, 5, 7), 3):  # the second temperature
+        options = dict(steps=24, chains=6, length=n, temperature=2.0, seed=6 + number)
+        slopes.append(distances(sample(str(tiny_folder), TEXTS[:2], **options), 8).mean())
+    by_hand = np.polyfit(np.log([3, 5, 7]), slopes, 1)[0]
+    assert made.rows[1]["slope"][0] == pytest.approx(by_hand, abs=1e-6)
+    first, last = made.claims
+    assert first.quantity.value == pytest.approx(by_hand, abs=1e-6) and "24 steps" in last.sentence
+
+
+def test_where_the_growth_begins():
+    from types import SimpleNamespace
+
+    def row(t, low):
+        interval = None if low is None else (low, 1.0)
+        return SimpleNamespace(temperature=t, slope=SimpleNamespace(interval=interval))
+
+    assert paper_a.grows_from([row(0.5, 0.1), row(1, -0.1), row(2, 0.1), row(3, 0.2)]) == 2
+    assert paper_a.grows_from([row(1, 0.1), row(2, None)]) is None
 
 
 def test_figure_3b(by_length):
@@ -339,10 +444,13 @@ def test_the_coupling_figure(resize, texts, tmp_path):
     made = paper("A-fig-coupling", out=tmp_path)
     assert {path.name: path.stat().st_mtime_ns for path in cells.iterdir()} == stamps
     assert list(made.figures()) == ["phase"] and " at 0.5" in made.rows[0]["met"]
-    assert [row["length"] for row in made.rows] == [2, 4] * 3
-    budgets = [row.get("budget") for row in made.rows]
+    ising = [row for row in made.rows if "of" in row]
+    assert [row["length"] for row in ising] == [2, 4] and made.rows[2:4] == ising
+    rows = [row for row in made.rows if "of" not in row]
+    assert [row["length"] for row in rows] == [2, 4] * 3
+    budgets = [row.get("budget") for row in rows]
     assert budgets == ["equal steps, 8"] * 2 + ["equal sweeps, 2"] * 2 + [None] * 2
-    assert len(made.claims) == 4 and made.claims[1].sentence.endswith("our control)")
+    assert len(made.claims) == 5 and made.claims[1].sentence.endswith("our control)")
 
 
 @pytest.mark.parametrize(

@@ -39,8 +39,11 @@ from glauber.interfaces.plots.mixing import (
     plot_distance_by_length,
     plot_drift_by_temperature,
     plot_forgetting,
+    plot_margin_growth,
+    plot_saturation,
     plot_scaling,
 )
+from glauber.models.base import Model
 from glauber.models.load import load
 from glauber.papers.claims import (
     LOWER,
@@ -67,13 +70,34 @@ from glauber.studies.landscape.scorers import SIMILARITY, TopicScores
 from glauber.studies.landscape.topics import topics
 from glauber.studies.landscape.trajectory import trajectory_in_plane
 from glauber.studies.metastability.drift import drift
+from glauber.studies.metastability.growing_margin import MarginAndTime, margin_and_time
 from glauber.studies.metastability.margins import margins
 from glauber.studies.metastability.regimes import regime
-from glauber.studies.metastability.traps import Trap, TrapList, traps
-from glauber.studies.mixing.influence import influence
-from glauber.studies.mixing.phase import Phase, phase
+from glauber.studies.metastability.traps import (
+    SHORTEST,
+    STRIDE,
+    WINDOW,
+    Trap,
+    TrapList,
+    traps,
+)
+from glauber.studies.mixing.coherence import coherence
+from glauber.studies.mixing.crossover import Crossover, fit_crossover
+from glauber.studies.mixing.growth import Growth, fit_growth
+from glauber.studies.mixing.influence import AveragedInfluence, influence, influence_at
+from glauber.studies.mixing.ising_crossover import ising_phase, width_ratio
+from glauber.studies.mixing.phase import Phase, contraction_thresholds, phase, phase_diagram
+from glauber.studies.mixing.phase import threshold_ratio as crossover_ratio
 from glauber.studies.mixing.scaling import Scaling, fit_scaling
-from glauber.studies.mixing.semantic_drift import distances, passages_of
+from glauber.studies.mixing.semantic_drift import (
+    DriftDistances,
+    SaturationFit,
+    distances,
+    fit_saturation,
+    hitting_times,
+    passages_of,
+    saturation,
+)
 
 SMALL, BERT = "bundled:english", "bert-base-uncased"
 JINA = "jinaai/jina-embeddings-v4?task=text-matching"  # the paper's sentence embedder
@@ -146,8 +170,8 @@ def path_rows(a: Answers) -> list[Row]:
 
 PATHS: dict[str, Any] = dict(
     protocol="two-dimensional PCA of sentence embeddings, joined in time order from warm to cool",
-    paper=dict(model=BERT, embedder=JINA, length=None, steps=10_000, every=50),
-    not_in_paper=("temperature",),
+    paper=dict(model=BERT, embedder=JINA, length=20, steps=10_000, every=50),
+    not_in_paper=("temperature", "every"),
     choices=("the starts",),
     chains=path_chains,
     ask=ask_paths,
@@ -211,6 +235,8 @@ FIGURE_4 = Piece(
 # text. Both are made: coalescence times of coupled chains, and the distance, over temperature.
 
 COLD, HOT = 0.1, 2.0
+THRESHOLD = 0.5  # distance whose hitting time is measured
+RARELY = 0.25  # share of the chains
 
 
 def diagram(s: Settings, lengths: Sequence[int], **thresholds: Any) -> Phase:
@@ -239,16 +265,24 @@ def forgetting_rows(a: Answers) -> list[Row]:
     for t, curve in a.curves.items():
         cell = a.phase.cell(t, a.settings.length)
         end = mean_over_chains(curve.values[:, -1], bounds=DISTANCE, student=True)
+        row = {"temperature": t, "median": cell.median, "distance_at_end": end, "kind": end.kind}
         rows += columns(
-            [{"temperature": t, "median": cell.median, "distance_at_end": end, "kind": end.kind}],
+            [row | {"reached_threshold": reached(curve)}],
             "temperature",
             "median",
             "distance_at_end",
+            "reached_threshold",
             "kind",
             met=f"{sum(cell.met)} of {len(cell.met)}",
             published="a transition with temperature; slower at low ones; no number in our text",
         )
     return rows
+
+
+def reached(curve: DriftDistances) -> Estimate:
+    """The share of chains that reached the threshold at some snapshot."""
+    times = hitting_times(curve, THRESHOLD)
+    return proportion(times.n_hit, len(times.hit))
 
 
 def rise_of_met(a: Answers) -> Estimate:
@@ -275,8 +309,8 @@ FIGURE_2 = Piece(
         steps=240,
         every=20,
     ),
-    paper=dict(model=BERT, embedder=JINA, chains=100, steps=5000, every=200),
-    not_in_paper=("length", "temperatures"),
+    paper=dict(model=BERT, embedder=JINA, length=20, chains=100, steps=5000, every=200),
+    not_in_paper=("temperatures", "steps", "every"),
     choices=(
         "that figure 2 shows the time to forget is our reading of the introduction; the distance "
         "is that of appendix C.3",
@@ -315,6 +349,20 @@ FIGURE_2 = Piece(
             effect=-0.1,
             choices=("far: less than half; power for a tenth below that",),
         ),
+        Published(
+            "the threshold is rarely reached at low temperatures within the step budget",
+            "paper A, section 6.1",
+            "rarely",
+            f"share of chains that reach a distance of {THRESHOLD:g} at temperature {COLD:g}",
+            lambda a: reached(a.curves[COLD]),
+            below(RARELY),
+            effect=0.0,
+            choices=(
+                f"rarely: below {RARELY:g}",
+                f"threshold {THRESHOLD:g}: the paper's is lost; looked at every {{every}} steps",
+            ),
+            bounds=SHARE,
+        ),
     ],
     seconds=300,
 )
@@ -322,6 +370,7 @@ FIGURE_2 = Piece(
 
 # Section 4: rectangles. Table 1, figures 5 and 6 read one study.
 
+TOP_50 = "replacements are uniform among the top 50, the present token left out"
 # Mean Delta, paper A, table 1.
 MEAN_DELTA = {
     BERT: 0.644,
@@ -460,6 +509,7 @@ TABLE_1 = Piece(
     RECTANGLES,
     small=RECTANGLES_SMALL,
     paper=dict(model=tuple(MEAN_DELTA)),
+    choices=(TOP_50,),
     ask=ask_table_1,
     table=table_1_rows,
     claims=table_1_claims,
@@ -469,6 +519,7 @@ ONE_MODEL: dict[str, Any] = dict(
     protocol=RECTANGLES,
     small=RECTANGLES_SMALL,
     paper=dict(model=BERT),
+    choices=(TOP_50,),
     ask=lambda s: {"study": measure_rectangles(s, s.model)},
     seconds=25,
 )
@@ -519,7 +570,11 @@ FIGURE_6 = Piece(
             influence_rank,
             above(0.0),
             effect=0.3,
-            choices=("power for a rank correlation of 0.3",),
+            choices=(
+                "influence: the mean of the total variations at the two sites when the token of "
+                "the other one changes as in the rectangle; the paper's measure is not in our text",
+                "power for a rank correlation of 0.3",
+            ),
             unit="passages",
             bounds=(-1.0, 1.0),
         )
@@ -621,6 +676,7 @@ def plotly_figure(record: dict[str, Any]) -> Any:
 
 SENTENCE = "the old bridge over the river was closed because the water had risen too"
 SENTENCE_LENGTH = 14  # tokens of the paper's sentence
+ORDER = Region(10**0.5, 10**1.5)  # "roughly an order of magnitude"
 
 INFLUENCE = Piece(
     "influence, alpha and the contraction threshold of one sentence",
@@ -630,7 +686,12 @@ INFLUENCE = Piece(
     paper=dict(model=BERT, samples=32),
     published=dict(texts=None),
     not_in_paper=("temperature", "samples"),
-    choices=("the sentence: the paper's is lost",),
+    choices=(
+        "the sentence: the paper's is lost",
+        "coherence: pseudo-log-likelihood per token at temperature 1",
+        "threshold: root of the tanh sum; linear_threshold: Corollary 7 with the constant 1/4, the "
+        "paper's own constant is lost in our text",
+    ),
     ask=lambda s: ask_influence(s),
     table=lambda a: [
         {
@@ -639,7 +700,12 @@ INFLUENCE = Piece(
             "alpha": a.study.alpha,
             "alpha_kind": a.study.matrix.kind,
             "threshold": a.study.threshold,
+            "linear_threshold": a.study.matrix.linear_threshold,
             "threshold_kind": a.study.matrix.threshold_kind,
+            "alpha_mean_over_contexts": a.mean.alpha,
+            "thresholds_mean_over_contexts": [a.mean.threshold, a.mean.linear_threshold],
+            "context_coherence": a.contexts.coherence.tolist(),
+            "context_share_of_suprema": a.contexts.attained.tolist(),
             "average_influence": [a.average.value, *(a.average.interval or ())],
         }
     ],
@@ -653,6 +719,30 @@ INFLUENCE = Piece(
             lambda a: a.study.alpha,
             above(1.0),
             kind=LOWER,
+            choices=("the supremum over contexts of Definition 2",),
+        ),
+        Published(
+            "the contraction theorem does not apply at natural temperatures, by the paper's "
+            "estimator of the influence",
+            "paper A, appendix A.1",
+            "alpha is above 1; its value is lost in our text",
+            "alpha of the mean over contexts at temperature {temperature:g}",
+            lambda a: a.mean.alpha,
+            above(1.0),
+            kind=LOWER,
+            choices=("the mean over contexts of the largest value over tokens",),
+        ),
+        Published(
+            "the supremum is dominated by coherent contexts",
+            "paper A, appendix A.1",
+            "dominated",
+            "rank correlation over contexts of coherence and the largest column sum",
+            lambda a: a.contexts.coherence_correlation,
+            above(0.0),
+            effect=0.5,
+            choices=("power for a rank correlation of 0.5",),
+            unit="contexts",
+            bounds=(-1.0, 1.0),
         ),
         Published(
             "along a chain the typical influence is much smaller than the worst",
@@ -682,10 +772,232 @@ def ask_influence(s: Settings) -> dict[str, object]:
     (average,) = study.averages
     return {
         "study": study,
+        "mean": study.matrix.mean_over_contexts,
+        "contexts": study.matrix.contexts,
         "n_tokens": len(study.tokens),
         "per_chain": average.per_chain,
         "average": mean_over_chains(average.per_chain),
     }
+
+
+# Section 7 and appendix A.1: are chains mostly in incoherent texts, and is the influence smaller
+# there? Section 5.2: how far above the temperatures of coherent text is the contraction threshold?
+# The paper names no score of coherence.
+
+MOSTLY = 0.5  # share of the time
+NATURAL, FAST = 1.0, 1.5  # the model as it is, and about where pairs of chains meet
+
+
+def coherence_chains(s: Settings) -> list[Chains]:
+    """Chains at each temperature from the same starts, with a seed of their own."""
+    return [
+        s.chain_set(temperature=t, seed=len(s.temperatures) * s.seed + number)
+        for number, t in enumerate(s.temperatures)
+    ]
+
+
+def ask_coherence(s: Settings) -> dict[str, object]:
+    runs = dict(zip(s.temperatures, map(s.run, coherence_chains(s)), strict=True))
+    device = None if s.device == "auto" else s.device
+    studies = {t: coherence(run, every=s.every, device=device) for t, run in runs.items()}
+    lost = [(int(each.mostly_incoherent.sum()), s.chains) for each in studies.values()]
+    ends = min(s.temperatures), max(s.temperatures)
+    crossover = fit_crossover(s.length, s.temperatures, lost, ends=ends).crossover
+    model = load(s.model, exact=True, device=s.device)
+    thresholds = contraction_thresholds(model, s.texts, s.length, n_texts=s.thresholds, seed=s.seed)
+    return {
+        "studies": studies,
+        "crossover": crossover,
+        "ratio": crossover_ratio(thresholds, crossover),
+        "influences": {t: influence_at_ends(model, runs[t], t, s.seed) for t in (NATURAL, FAST)},
+    }
+
+
+def influence_at_ends(
+    model: Model, run: Run, temperature: float, seed: int
+) -> tuple[AveragedInfluence, AveragedInfluence]:
+    """The influence in the first and in the last states of the chains."""
+    device, conditionals = model.state_device, model.conditionals()
+    sites = torch.from_numpy(run.free[0].nonzero()[0]).to(device)
+    first, last = (
+        influence_at(
+            conditionals,
+            torch.from_numpy(run.tokens(step).astype(np.int64)).to(device),
+            sites,
+            temperature=temperature,
+            seed=seed,
+        )
+        for step in (0, run.steps)
+    )
+    return first, last
+
+
+def coherence_rows(a: Answers) -> list[Row]:
+    names = ("at_start", "later", "change", "incoherent", "level")
+    rows = columns(
+        [
+            {"temperature": t, **{name: getattr(each, name) for name in names}}
+            for t, each in a.studies.items()
+        ],
+        "temperature",
+        *names,
+        kind="estimate",
+        published="coherent far below the threshold; mostly incoherent where mixing is fast",
+    )
+    for row, each in zip(rows, a.studies.values(), strict=True):
+        row["median_step_to_leave"] = each.first_incoherent.value
+        row["chains_mostly_incoherent"] = int(each.mostly_incoherent.sum())
+    for temperature, (first, last) in a.influences.items():
+        values = {"influence_at_start": first.estimate, "influence_at_end": last.estimate}
+        rows += columns([values], *values, temperature=temperature, kind="estimate")
+    return rows + columns(
+        [a.ratio], "threshold", "ratio", "interval", "kind", coherent_up_to=a.crossover.label
+    )
+
+
+def coherence_claims(a: Answers) -> Iterable[Published]:
+    for t, (first, last) in a.influences.items():
+        states = np.tile(np.arange(a.settings.chains), 2)
+        yield Published(
+            f"chains spend most of their time in incoherent configurations (temperature {t:g})",
+            "paper A, section 7 (a conjecture)",
+            "most of its time",
+            f"share of the later half of the steps below the level at temperature {t:g}",
+            a.studies[t].incoherent,
+            above(MOSTLY),
+            effect=(1 + MOSTLY) / 2,
+            choices=("most: more than half", TWO_TEMPERATURES),
+            bounds=SHARE,
+        )
+        yield Published(
+            "in typical configurations of a chain the pairwise influence is smaller "
+            f"(temperature {t:g})",
+            "paper A, section 7 (a conjecture) and appendix A.1",
+            "smaller",
+            f"influence met in the last states less that in the starts at temperature {t:g}",
+            mean_over_chains(last.per_chain - first.per_chain),
+            below(0.0),
+            effect=-first.mean / 4,
+            choices=(
+                "the starts stand for coherent texts; power for a quarter less",
+                TWO_TEMPERATURES,
+            ),
+        )
+        yield Published(
+            f"coherent contexts have the larger influence (temperature {t:g})",
+            "paper A, appendix A.1",
+            "the supremum is dominated by them",
+            f"rank correlation of coherence and influence over starts and last states at {t:g}",
+            rank_correlation(
+                np.concatenate([first.coherence, last.coherence]),
+                np.concatenate([first.per_chain, last.per_chain]),
+                chain=states,
+            ),
+            above(0.0),
+            effect=0.3,
+            choices=("power for a rank correlation of 0.3", TWO_TEMPERATURES),
+            bounds=(-1.0, 1.0),
+        )
+    yield Published(
+        "the contraction condition needs a temperature an order of magnitude above those of "
+        "coherent text",
+        "paper A, section 5.2",
+        "an order of magnitude",
+        "contraction threshold over the temperature at which half of the chains are mostly "
+        "incoherent",
+        Quantity("", a.ratio.ratio, a.ratio.interval, len(a.ratio.thresholds), "texts"),
+        ORDER,
+        effect=10.0,
+        choices=("from 3.2 to 32 times counts as an order of magnitude",),
+    )
+
+
+TWO_TEMPERATURES = (
+    f"temperatures {NATURAL:g} (the model as it is) and {FAST:g} (about where pairs of chains meet)"
+)
+COHERENCE = Piece(
+    "coherence of the texts by temperature, next to influence and contraction threshold",
+    "{chains} chains of {steps:,} steps from passages cut to {length} tokens at each temperature, "
+    "scored every {every} steps by the pseudo-log-likelihood per token at temperature 1; coherent: "
+    "at least the tenth percentile of the starts; thresholds of {thresholds} texts",
+    small=dict(
+        model=SMALL,
+        texts=None,
+        temperatures=(0.3, 0.5, 0.7, NATURAL, 1.2, FAST, 2.0),
+        length=SENTENCE_LENGTH,
+        chains=12,
+        steps=280,
+        every=28,
+        thresholds=3,
+    ),
+    paper=dict(
+        model=BERT,
+        temperatures=(0.1, 0.3, 0.5, 0.7, NATURAL, 1.2, FAST, 2.0, 4.0),
+        chains=100,
+        steps=2000,
+        every=100,
+        thresholds=8,
+    ),
+    not_in_paper=("temperatures", "steps", "every"),
+    published=dict(thresholds=1),
+    choices=(
+        "the score of coherence and its level: the paper names none; it is of the same model that "
+        "writes, so a text may score high and make no sense",
+    ),
+    chains=coherence_chains,
+    ask=ask_coherence,
+    table=coherence_rows,
+    figures=lambda a: {f"temperature-{t:g}": each.figure() for t, each in a.studies.items()},
+    claims=coherence_claims,
+)
+
+
+# Section 5.3, the remark after Theorem 8: a margin of order n makes mixing exponential in n.
+
+FASTER = 0.5  # share of the margin's growth that counts as exponential growth of the time
+
+MARGIN_GROWTH = Piece(
+    "mixing time of an exact family whose margin grows with the length",
+    "two tokens; each site favours the token that all others share by {depth:g} n; t_mix(1/4) by "
+    "enumeration at temperature {temperature:g}, next to Theorem 8's lower bound",
+    small=dict(lengths=tuple(range(3, 11)), depth=1.0, temperature=1.0),
+    choices=("the family, its lengths, depth and temperature: the paper names none",),
+    ask=lambda s: {"family": margin_and_time(s.lengths, depth=s.depth, temperature=s.temperature)},
+    table=lambda a: columns(
+        a.family,
+        *("length", "margin", "probability", "mixing_time", "bound", "kind"),
+        published="exponential in n",
+    ),
+    figures=lambda a: {"times": plot_margin_growth(a.family)},
+    claims=[
+        Published(
+            "t_mix is at least exp(Delta / tau) / (4 (|V| - 1))",
+            "paper A, Theorem 8",
+            "at least",
+            "smallest logarithm of the mixing time over the bound",
+            lambda a: min(row.log_excess for row in a.family),
+            at_least(0.0),
+        ),
+        Published(
+            "a margin of order n makes mixing exponential in n",
+            "paper A, section 5.3 (remark)",
+            "exponential",
+            "smallest growth of log t_mix for each token, over that of the margin / temperature",
+            lambda a: slowest_growth(a.family) * a.settings.temperature / a.settings.depth,
+            above(FASTER),
+            choices=(f"exponential: log t_mix gains more than {FASTER:g} of that at every length",),
+        ),
+    ],
+)
+
+
+def slowest_growth(family: Sequence[MarginAndTime]) -> float:
+    """The smallest increase of log t_mix for each further token."""
+    lengths, times = (
+        np.array([getattr(row, name) for row in family], float)
+        for name in ("length", "mixing_time")
+    )
+    return float((np.diff(np.log(times)) / np.diff(lengths)).min())
 
 
 # Section 5.4: table 2, the drift at the boundary of a basin of "!".
@@ -871,7 +1183,8 @@ TABLE_2 = Piece(
 # the embedding distance grows logarithmically with the length at fixed time, and hitting times
 # scale as n log n, whatever the threshold. Temperatures, threshold and its range are lost.
 
-THRESHOLD = 0.5
+SNAPSHOTS = 12  # of the curves over time
+USUAL_LENGTH = 20  # tokens, unless said otherwise (appendix B.2)
 SWEEPS = 2  # after which distances are compared too, as a control of figure 3a
 
 
@@ -898,13 +1211,65 @@ def ask_figure_3a(s: Settings) -> dict[str, object]:
 
     values, enough = after(dict.fromkeys(runs, step)), SWEEPS * max(runs) <= s.steps
     in_sweeps = after({n: SWEEPS * n for n in runs}) if enough else None
-    return {"values": values, "in_sweeps": in_sweeps, "at": step, "embedded": embedder}
+    every = max(1, s.steps // SNAPSHOTS)
+    curves = {n: distances(run, embedder, every=every) for n, run in runs.items()}
+    return {
+        "values": values,
+        "in_sweeps": in_sweeps,
+        "growth": growth_of(values),
+        "curves": curves,
+        "levels": {n: fit_saturation(curve) for n, curve in curves.items()},
+        "usual": min(runs, key=lambda n: abs(n - USUAL_LENGTH)),
+        "at": step,
+        "embedded": embedder,
+    }
 
 
-def slope_in_log_n(values: dict[int, Any]) -> Estimate:
+def growth_of(values: dict[int, Any]) -> Growth | str:
+    """The laws of growth compared, or why they cannot be."""
+    try:
+        return fit_growth(values)
+    except GlauberError as error:
+        return str(error)
+
+
+def shape_of_growth(values: dict[int, Any], growth: Growth | str) -> Quantity:
+    """The shape of the growth; none where the distance is not known to grow."""
+    if isinstance(growth, str):
+        return Quantity("", None, reason=growth)
+    ends, n = slope_in_log_n(values).interval, growth.n_chains
+    if ends is None or ends[0] <= 0:
+        return Quantity("", None, n=n, reason="the distance is not known to grow with the length")
+    unit = f"chains at {len(values)} lengths"
+    return Quantity("", growth.shape, growth.shape_interval, n=n, unit=unit)
+
+
+def growth_rows(growth: Growth | str) -> list[Row]:
+    if isinstance(growth, str):
+        return [{"law": "none", "reason": growth}]
+    names = ("law", "a", "b", "aic_difference", "weight", "misfit", "kind")
+    shape = [growth.shape, *growth.shape_interval]
+    return [*columns(growth.fits, *names), {"shape": shape, "kind": "estimate"}]
+
+
+def saturation_row(curve: DriftDistances, fitted: SaturationFit) -> Row:
+    """The level of the later half, whether the distance stays there, and the fitted curve."""
+    late = saturation(curve)
+    level, time = fitted.level, fitted.time
+    return {
+        "late_level": [late.level.value, *(late.level.interval or ())],
+        "stays": late.verdict,
+        "fitted_level": [level.value, *(level.interval or ())],
+        "time_constant": [time.value, *(time.interval or ())],
+        "fit": fitted.reason or "bends",
+    }
+
+
+def slope_in_log_n(values: dict[int, Any], comparisons: int = 1) -> Estimate:
     """The slope in log n of each trial, which starts from the same passage at every length."""
     logs = np.log(list(values)) - np.mean(np.log(list(values)))
-    return mean_over_chains(logs @ np.stack(list(values.values())) / (logs @ logs))
+    slopes = logs @ np.stack(list(values.values())) / (logs @ logs)
+    return mean_over_chains(slopes, comparisons=comparisons)
 
 
 def distance_means(a: Answers) -> dict[int, Estimate]:
@@ -919,8 +1284,9 @@ GROWTH: dict[str, Any] = dict(
     unit="starts",
 )
 GROWS = "at sufficiently high temperatures the embedding distance grows with the length"
-FORM = "only growth is tested, not its logarithmic form; power for 0.05"
-LENGTHS: dict[str, Any] = dict(not_in_paper=("temperature",), chains=length_chains)
+FORM = "only growth is tested here; power for 0.05"
+LOGARITHMIC = Region(-0.5, 0.5)  # shapes nearer to that of log n than to those of n and 1 / n
+LENGTHS: dict[str, Any] = dict(chains=length_chains)
 LENGTHS_SMALL = dict(
     model=SMALL,
     texts=None,
@@ -938,19 +1304,32 @@ FIGURE_3A = Piece(
     **LENGTHS,
     small=LENGTHS_SMALL | {"step": 20},
     paper=LENGTHS_PAPER,
+    not_in_paper=("temperature", "lengths", "steps", "step"),
     ask=ask_figure_3a,
-    table=lambda a: [
-        {
-            "n": n,
-            "mean": [mean.value, *(mean.interval or ())],
-            "quartiles": np.quantile(a.values[n], [0.25, 0.5, 0.75]).tolist(),
-            "kind": mean.kind,
-            "step": a.at,
-            "published": "the distance grows logarithmically with n; no number in our text",
-        }
-        for n, mean in distance_means(a).items()
-    ],
-    figures=lambda a: {"distance": plot_distance_by_length(a.values, distance_means(a), step=a.at)},
+    table=lambda a: (
+        [
+            {
+                "n": n,
+                "mean": [mean.value, *(mean.interval or ())],
+                "quartiles": np.quantile(a.values[n], [0.25, 0.5, 0.75]).tolist(),
+                "kind": mean.kind,
+                "step": a.at,
+                "published": "the distance grows logarithmically with n; no number in our text",
+            }
+            | saturation_row(a.curves[n], a.levels[n])
+            for n, mean in distance_means(a).items()
+        ]
+        + growth_rows(a.growth)
+    ),
+    figures=lambda a: {
+        "distance": plot_distance_by_length(
+            a.values,
+            distance_means(a),
+            step=a.at,
+            growth=None if isinstance(a.growth, str) else a.growth,
+        ),
+        "saturation": plot_saturation(a.curves, a.levels, threshold=THRESHOLD),
+    },
     claims=[
         Published(
             f"{GROWS} at fixed time",
@@ -966,6 +1345,33 @@ FIGURE_3A = Piece(
             choices=("the paper counts steps", FORM),
             when=lambda a: a.in_sweeps is not None,
             **GROWTH,
+        ),
+        Published(
+            "the growth of the embedding distance with the length is logarithmic",
+            "paper A, section 6.1 (figure 3a)",
+            "logarithmic",
+            "shape q of a + b (n^q - 1) / q after {at} steps: 0 for log n, 1 for n",
+            lambda a: shape_of_growth(a.values, a.growth),
+            LOGARITHMIC,
+            effect=0.0,
+            choices=(
+                "logarithmic: nearer to log n than to n and to 1 / n; no growth, log n, n and a "
+                "power of n are compared by AIC in the table",
+            ),
+        ),
+        Published(
+            "the threshold of the hitting times lies below saturation in the fast regime",
+            "paper A, section 6.1 (figure 3a)",
+            "below",
+            "mean distance over the later half of the steps at {usual} tokens",
+            lambda a: saturation(a.curves[a.usual]).level,
+            above(THRESHOLD),
+            effect=THRESHOLD + 0.1,
+            choices=(
+                f"threshold {THRESHOLD:g}: the paper's is lost; power for a level 0.1 above",
+                "a distance that still rises shows a lower level than where it will stay",
+            ),
+            bounds=DISTANCE,
         ),
     ],
     seconds=175,
@@ -1065,6 +1471,7 @@ FIGURE_3B = Piece(
     + PLACE
     + "; fits by likelihood with censoring; {scaling.summary}. {embedded.description}",
     **LENGTHS,
+    not_in_paper=("temperature", "lengths", "steps", "thresholds"),
     small=LENGTHS_SMALL | {"thresholds": (0.3, 0.4, THRESHOLD, 0.6, 0.7)},
     paper=LENGTHS_PAPER,
     ask=ask_figure_3b,
@@ -1075,10 +1482,90 @@ FIGURE_3B = Piece(
 )
 
 
+def grid_chains(s: Settings) -> dict[tuple[float, int], Chains]:
+    """A run for each temperature and length, with a seed of its own."""
+    cells = [(t, n) for t in s.temperatures for n in s.lengths]
+    return {
+        (t, n): s.chain_set(temperature=t, length=n, seed=len(cells) * s.seed + number)
+        for number, (t, n) in enumerate(cells)
+    }
+
+
+def ask_growth_by_temperature(s: Settings) -> dict[str, object]:
+    runs = {cell: s.run(chains) for cell, chains in grid_chains(s).items()}
+    embedder = choose(next(reversed(runs.values())), s.embedder)
+    moved = {cell: distances(run, embedder, every=s.step) for cell, run in runs.items()}
+    last = s.steps // s.step * s.step
+    rows, comparisons = [], 2 * len(s.temperatures)
+    for at in (s.step, last):
+        for t in s.temperatures:
+            values = {n: moved[t, n].at(at) for n in s.lengths}
+            slope = slope_in_log_n(values, comparisons)
+            rows.append(SimpleNamespace(at=at, temperature=t, slope=slope, values=values))
+    usual = min(s.lengths, key=lambda n: abs(n - USUAL_LENGTH))
+    hits = {t: reached(moved[t, usual]) for t in s.temperatures}
+    first = {at: grows_from([row for row in rows if row.at == at]) for at in (s.step, last)}
+    return {"rows": rows, "hits": hits, "first": first, "last": last, "embedded": embedder}
+
+
+def grows_from(rows: list[SimpleNamespace]) -> float | None:
+    """The temperature from which on, at it and all higher ones, the distance grows with n."""
+    lowest = None
+    for row in sorted(rows, key=lambda row: -row.temperature):
+        if row.slope.interval is None or row.slope.interval[0] <= 0:
+            break
+        lowest = row.temperature
+    return lowest
+
+
+def growth_by_temperature_rows(a: Answers) -> list[Row]:
+    rows = []
+    for row in a.rows:
+        growth = growth_of(row.values)
+        rows += columns(
+            [row],
+            *("at", "temperature", "slope"),
+            laws=growth if isinstance(growth, str) else growth.summary,
+            grows_from=a.first[row.at],
+            reached_threshold=a.hits[row.temperature],
+            kind="estimate",
+            published="logarithmic from some temperature on, which is lost in our text",
+        )
+    return rows
+
+
+FIGURE_3_TEMPERATURES = Piece(
+    "from which temperature on the embedding distance grows with the length",
+    "{chains} chains at each temperature and length from passages cut to n tokens; slopes of the "
+    "distance in log n after {step} and after {last} steps, their intervals holding together; "
+    "grows_from: the slope is above 0 at this temperature and at all higher ones; "
+    f"reached_threshold: share of the chains of the length nearest to {USUAL_LENGTH} tokens that "
+    f"reached {THRESHOLD:g}. {{embedded.description}}",
+    small={name: value for name, value in LENGTHS_SMALL.items() if name != "temperature"}
+    | {"temperatures": (0.3, 0.5, 1.0, 1.5, 2.0), "chains": 16, "step": 20},
+    paper=LENGTHS_PAPER | {"temperatures": (0.1, 0.5, 1.0, 1.25, 1.5, 2.0, 3.0), "step": 100},
+    not_in_paper=("temperatures", "lengths", "steps", "step"),
+    chains=lambda s: list(grid_chains(s).values()),
+    ask=ask_growth_by_temperature,
+    table=growth_by_temperature_rows,
+    claims=lambda a: (
+        Published(
+            f"{GROWS} (after {at} steps)",
+            name=f"slope in log n after {at} steps at temperature {max(a.settings.temperatures):g}",
+            number=max(
+                (row for row in a.rows if row.at == at), key=lambda row: row.temperature
+            ).slope,
+            choices=("sufficiently high: the highest temperature of the table", FORM),
+            **GROWTH,
+        )
+        for at in a.first
+    ),
+)
+
+
 # Section 6.1: where in temperature and length two chains meet.
 
 SAME = 0.25  # exponent of the width up to which the crossover does not sharpen
-ORDER = Region(10**0.5, 10**1.5)  # "roughly an order of magnitude"
 
 
 def crossover_rows(a: Answers) -> list[Row]:
@@ -1093,6 +1580,16 @@ def crossover_rows(a: Answers) -> list[Row]:
                 budget=f"equal {at.equal}, {at.budget:,.4g}",
                 met=f"of {a.settings.chains}: {', '.join(met)}",
                 published="the boundary moves to higher temperatures as the length grows",
+            )
+        for crossover in a.ising.at_steps.crossovers if at is a.phase.at_steps else ():
+            ratio, ends = width_ratio(model_crossover(a, crossover.length), crossover)
+            rows += columns(
+                [crossover],
+                *("length", "temperature", "interval", "width", "width_interval", "kind"),
+                budget=f"equal steps, {a.ising.at_steps.budget:,.4g}",
+                of="mean-field Ising",
+                width_ratio=[ratio, *ends],
+                published="smoother than the physical Ising model at large n",
             )
     return rows + columns(
         a.phase.ratios,
@@ -1122,6 +1619,31 @@ def sharpening(a: Answers) -> Quantity:
         reason = f"the widths {listed} follow no power of the length"
         return Quantity("", None, n=exponent.n, unit=exponent.unit, reason=reason)
     return exponent
+
+
+def ask_coupling(s: Settings) -> dict[str, object]:
+    def make() -> list[dict[str, Any]]:
+        cells = ising_phase(s.lengths, pairs=s.chains, steps=s.steps, seed=s.seed).cells
+        return [vars(cell) for cell in cells]
+
+    key = {"lengths": s.lengths, "pairs": s.chains, "steps": s.steps, "seed": s.seed}
+    ising = phase_diagram(s.part("ising-phase", key, make))
+    thresholds = dict(thresholds=s.thresholds, threshold_lengths=s.threshold_lengths)
+    return {"phase": diagram(s, s.lengths, **thresholds), "ising": ising, "longest": max(s.lengths)}
+
+
+def model_crossover(a: Answers, length: int) -> Crossover:
+    """The model's crossover at a length, at equal steps."""
+    return next(each for each in a.phase.at_steps.crossovers if each.length == length)
+
+
+def smoothness(a: Answers) -> Quantity:
+    """Width at the longest length over that of the Ising model."""
+    ising = next(each for each in a.ising.at_steps.crossovers if each.length == a.longest)
+    ratio, ends = width_ratio(model_crossover(a, a.longest), ising)
+    reason = "" if ratio is not None else "one of the two shows no crossover or no width"
+    unit = f"pairs in each of {len(a.phase.cells)} cells"
+    return Quantity("", ratio, ends, n=a.settings.chains, unit=unit, reason=reason)
 
 
 def threshold_ratio(a: Answers) -> Quantity:
@@ -1164,11 +1686,7 @@ COUPLING = Piece(
     ),
     not_in_paper=("lengths", "temperatures", "steps"),
     published=dict(thresholds=1, threshold_lengths=(SENTENCE_LENGTH,)),
-    ask=lambda s: {
-        "phase": diagram(
-            s, s.lengths, thresholds=s.thresholds, threshold_lengths=s.threshold_lengths
-        )
-    },
+    ask=ask_coupling,
     table=crossover_rows,
     figures=lambda a: a.phase.figures(),
     claims=[
@@ -1193,6 +1711,20 @@ COUPLING = Piece(
             below(SAME),
             effect=0.0,
             choices=(f"an exponent below {SAME:g} counts as not sharpening",),
+        ),
+        Published(
+            "the transition is smoother than that of the physical Ising model at large n",
+            "paper A, section 6.1",
+            "smoother at large n",
+            "width in log temperature at {longest} tokens over that of the Ising model",
+            smoothness,
+            above(1.0),
+            effect=2.0,
+            choices=(
+                "the mean-field Ising model of as many spins, from all down and all up, with the "
+                "same coupling, pairs and steps: the paper names no lattice",
+                "power for twice the width",
+            ),
         ),
         Published(
             "the contraction condition needs a temperature an order of magnitude above the "
@@ -1466,7 +1998,7 @@ TOPIC_SCORES: dict[str, Any] = dict(
     paper=dict(
         model=(BERT, ROBERTA, MODERNBERT), scorer=(BART, DEBERTA), steps=10_000, snapshots=50
     ),
-    not_in_paper=("temperature", "length"),
+    not_in_paper=("temperature",),
     differs=("texts: the bundled passages in place of MS MARCO",),
     choices=("which nine of the eleven labels: the paper's are lost",),
     seconds=115,
@@ -1681,6 +2213,10 @@ TABLE_5 = Piece(
     paper=dict(model=BERT, embedder=JINA, length=20, chains=30, steps=10_000, temperature=1.0),
     published=dict(length=15),  # of the longest trap
     not_in_paper=("temperature",),
+    choices=(
+        f"rolling detector: the mean drift over the {WINDOW} steps after a snapshot, a snapshot "
+        f"every {STRIDE} steps, and no trap shorter than {SHORTEST} steps",
+    ),
     chains=lambda s: [s.chain_set()],
     ask=ask_traps,
     table=trap_rows,
@@ -1889,6 +2425,7 @@ REGIMES = Piece(
         steps=600,
     ),
     paper=dict(model=BERT, embedder=JINA, length=20, chains=30, steps=10_000),
+    published=dict(chains=100),
     choices=("the distances that the paper gives are lost in our text",),
     chains=temperature_chains,
     ask=ask_regimes,
@@ -2026,7 +2563,7 @@ PREFIXES_PIECE = Piece(
         scorer=SIMILARITY,
     ),
     paper=dict(model=BERT, chains=100, steps=10_000, length=20, every=200, scorer=BART),
-    not_in_paper=("chains", "steps", "length", "every"),
+    not_in_paper=("steps", "every"),
     choices=("which label stands for what the paper's texts are about",),
     ask=ask_prefixes,
     table=prefix_rows,
@@ -2042,9 +2579,12 @@ PIECES = {
     "A-fig6": FIGURE_6,
     "A-eq4.1": EQUATION_4_1,
     "A-influence": INFLUENCE,
+    "A-coherence": COHERENCE,
+    "A-theorem8": MARGIN_GROWTH,
     "A-table2": TABLE_2,
     "A-fig3a": FIGURE_3A,
     "A-fig3b": FIGURE_3B,
+    "A-fig3-temperatures": FIGURE_3_TEMPERATURES,
     "A-fig-coupling": COUPLING,
     "A-table3": TABLE_3,
     "A-table4": TABLE_4,

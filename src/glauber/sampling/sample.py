@@ -50,7 +50,7 @@ def sample(
     """Run Glauber dynamics from starting texts and store every event.
 
     Each step hides sites of every chain, asks the model for their conditionals and redraws them
-    (paper A, section 2). The run can be read while it runs, stopped, resumed and made longer.
+    (paper A, section 3). The run can be read while it runs, stopped, resumed and made longer.
     Without `out`, Python keeps it in memory (`run.save(folder)` stores it), and the command line
     makes a folder under runs/. memo and batch_size change the speed and nothing else.
     """

@@ -261,3 +261,56 @@ def test_each_number_has_its_kind(tiny):
 def test_bad_arguments_are_refused(tiny, text, options, message):
     with pytest.raises(GlauberError, match=message):
         influence(tiny, text, **options)
+
+
+def test_the_estimator_of_the_paper_and_the_linear_threshold():
+    """The mean over contexts of the largest value over tokens, by loops over an own table."""
+    table = Table.random(3, 3, seed=8)
+    contexts = sampled(table, 5, 2)
+    found = measure_influence(table, contexts, temperature=0.6)
+    by_hand = np.zeros((5, 3, 3))
+    for c, i, j in itertools.product(range(5), range(3), range(3)):
+        if i == j:
+            continue
+        tokens = {int(contexts.tokens[c, j]), *contexts.values[c, j].tolist()}
+        rows = contexts.tokens[c].repeat(len(tokens), 1)
+        rows[:, j] = torch.tensor(sorted(tokens))
+        scores = table.scores(rows, torch.full((len(rows), 1), i))[:, 0]
+        pi = torch.softmax(scores / 0.6, dim=-1)
+        by_hand[c, i, j] = torch.cdist(pi, pi, p=1).max() / 2
+    mean = found.mean_over_contexts
+    np.testing.assert_allclose(found.contexts.total_variation, by_hand, atol=1e-12)
+    np.testing.assert_allclose(mean.total_variation, by_hand.mean(axis=0), atol=1e-12)
+    assert mean.alpha == pytest.approx(by_hand.mean(axis=0).sum(axis=0).max())
+    assert mean.alpha < found.alpha and mean.kind == "lower bound"
+    assert found.linear_threshold == pytest.approx(found.oscillation.sum(axis=0).max() / 4)
+    assert found.threshold < found.linear_threshold
+    # Above either temperature the exact alpha is below 1.
+    exact = measure_influence(table, every_context(table, 3))
+    above = exact.linear_threshold * 1.0001
+    assert exact_influence(table, Space(3, 3), temperature=above).alpha < 1
+    attained = found.contexts.attained
+    first = by_hand.argmax(axis=0)[~np.eye(3, dtype=bool)]
+    assert attained.sum() == pytest.approx(1) and attained[0] == np.mean(first == 0)
+
+
+def test_the_coherence_is_the_pseudo_log_likelihood_per_token():
+    """Two copies of site 0 at chance 0.9: log(0.9) where they agree with it, log(0.1) where not."""
+    contexts = Contexts(
+        torch.tensor([[0, 0, 0], [1, 0, 1]]),
+        torch.arange(3),
+        torch.tensor([[[1]] * 3, [[0], [1], [0]]]),
+        "lower bound",
+    )
+    found = measure_influence(asymmetric(), contexts, temperature=0.5).contexts
+    at_site_0 = math.log(0.5)
+    expected = [2 * math.log(0.9) + at_site_0, math.log(0.9) + math.log(0.1) + at_site_0]
+    np.testing.assert_allclose(found.coherence * 3, expected, atol=1e-12)  # at temperature 1
+    assert found.coherence_correlation.interval is None
+
+
+def test_the_mean_influence_in_place_of_alpha():
+    start, free = torch.zeros(3, dtype=torch.long), torch.ones(3).bool()
+    found = averaged_influence(asymmetric(), start, free, temperature=1.0, n_chains=3)
+    assert found.mixing_time(0.25) == math.ceil(3 / (1 - 1.6 / 3) * math.log(12))
+    assert found.coherence.shape == (3,) and (found.coherence < 0).all()

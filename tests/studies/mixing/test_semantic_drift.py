@@ -1,10 +1,12 @@
 """Distances, saturation and hitting times of stored runs, against plain recomputation."""
 
 import zlib
+from dataclasses import replace
 from functools import cache
 
 import numpy as np
 import pytest
+from scipy.optimize import curve_fit
 
 from crafted_run import crafted_run
 from glauber.foundation.errors import GlauberError
@@ -14,6 +16,7 @@ from glauber.studies.mixing.semantic_drift import (
     DriftDistances,
     HittingTimes,
     distances,
+    fit_saturation,
     hitting_times,
     passages_of,
     saturation,
@@ -243,3 +246,30 @@ def test_an_embedder_that_cannot_be_loaded_is_one_sentence(run, tmp_path):
     for name in (tmp_path, "nobody/nothing"):
         with pytest.raises(GlauberError, match=str(name)):
             semantic_drift(run, embedder=str(name))
+
+
+def curves(level, time, *, steps=200, every=10, count=12, seed=0):
+    """Chains about L (1 - exp(-t / T)), each with a level of its own."""
+    rng = np.random.default_rng(seed)
+    at = np.arange(0, steps + 1, every)
+    own = level + rng.normal(0, 0.05, size=(count, 1))
+    noise = rng.normal(0, 0.02, size=(count, len(at))) * (at > 0)
+    return DriftDistances(at, own * -np.expm1(-at / time) + noise, every)
+
+
+def test_the_fitted_level_and_time():
+    found = fit_saturation(curves(0.8, 30.0))
+    assert found.level.interval[0] < 0.8 < found.level.interval[1]
+    assert found.time.interval[0] < 30 < found.time.interval[1]
+    assert found.reason == "" and found.level.interval[1] - found.level.interval[0] < 0.1
+    exact = curves(0.8, 30.0)
+    shape, _ = curve_fit(
+        lambda t, a, b: a * -np.expm1(-t / b), exact.steps, exact.values.mean(axis=0), p0=(1, 20)
+    )
+    assert (found.level.value, found.time.value) == pytest.approx(tuple(shape), rel=1e-4)
+
+
+def test_a_curve_that_does_not_bend_has_no_level():
+    assert "still rises" in fit_saturation(curves(0.8, 2000.0)).reason
+    still = curves(0.8, 30.0)
+    assert fit_saturation(replace(still, values=still.values * 0)).reason == "no chain moved"

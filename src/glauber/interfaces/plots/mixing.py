@@ -14,6 +14,7 @@ from glauber.interfaces.plots.chart import (
     AMBER,
     BLUE,
     COLD_TO_HOT,
+    COLOURS,
     FAINT,
     INK,
     ORANGE,
@@ -27,16 +28,30 @@ from glauber.interfaces.plots.chart import (
     token_map,
     transparent,
 )
+from glauber.studies.metastability.growing_margin import MarginAndTime
+from glauber.studies.mixing.coherence import Coherence
+from glauber.studies.mixing.growth import Growth
 from glauber.studies.mixing.influence import AveragedInfluence, InfluenceMatrix
 from glauber.studies.mixing.meeting import UNKNOWN, Meetings
 from glauber.studies.mixing.phase import PhaseCell, PhaseDiagram
 from glauber.studies.mixing.scaling import Scaling
-from glauber.studies.mixing.semantic_drift import DriftDistances, HittingTimes, Saturation
+from glauber.studies.mixing.semantic_drift import (
+    DriftDistances,
+    HittingTimes,
+    Saturation,
+    SaturationFit,
+)
 
 MOMENTS = 500  # more points than this no screen shows
 ROW = 64  # pixels of a length
 STEPS = dict(title="steps", type="log", tickformat=",d", dtick=1)
-LAWS = {"n": (AMBER, "dash"), "n log n": (BLUE, "solid"), "n^2": (ORANGE, "dot")}
+LAWS = {
+    "n": (AMBER, "dash"),
+    "n log n": (BLUE, "solid"),
+    "n^2": (ORANGE, "dot"),
+    "log n": (INK, "solid"),
+    "n^b": (ORANGE, "dot"),
+}
 MET = ((True, "met", "circle"), (False, "not by then", "triangle-up-open"))
 
 Floats = NDArray[np.float64]
@@ -308,7 +323,11 @@ def _distance_axis(highest: float) -> Axis:
 
 
 def plot_semantic_drift(
-    distances: DriftDistances, level: Saturation | None = None, *, threshold: float | None = None
+    distances: DriftDistances,
+    level: Saturation | None = None,
+    fitted: SaturationFit | None = None,
+    *,
+    threshold: float | None = None,
 ) -> Chart:
     """The median distance from the start over steps, the band of nine chains in ten, the level."""
     low, middle, high = np.quantile(distances.values, [0.05, 0.5, 0.95], axis=0)
@@ -322,6 +341,16 @@ def plot_semantic_drift(
     chart.band(distances.steps, low, high, "90% of the chains")
     hover = "step %{x:,}: median %{y:.2f}"
     chart.line(distances.steps, middle, "median", hover, color=BLUE)
+    if fitted is not None and not fitted.reason:
+        chart.line(
+            distances.steps,
+            fitted.mean(distances.steps),
+            f"fit of the mean, level {fitted.level.value:.2f}",
+            "step %{x:,}: fit %{y:.2f}",
+            color=INK,
+            width=1.5,
+            dash="dash",
+        )
     if level is not None:
         word = "saturation" if level.settled else "last half, not known to stay"
         chart.rule(f"{word} {level.level.value:.2f}", y=level.level.value)
@@ -331,15 +360,20 @@ def plot_semantic_drift(
 
 
 def plot_distance_by_length(
-    values: dict[int, Floats], means: dict[int, Estimate], *, step: int
+    values: dict[int, Floats],
+    means: dict[int, Estimate],
+    *,
+    step: int,
+    growth: Growth | None = None,
 ) -> Chart:
-    """The distances (chains,) after one number of steps, by length, with means and intervals."""
+    """The distances (chains,) after one number of steps, by length, with means and fitted laws."""
     lengths = sorted(values)
     chart = Chart(
         f"Distance from the start after {step:,} steps",
         "1 - cosine of the embeddings, against the number of tokens n",
         x=dict(title="tokens n", tickformat=",d", tickvals=lengths),
         y=_distance_axis(max(float(each.max()) for each in values.values())),
+        legend="above" if growth is None else "below",
     )
     x = np.concatenate([np.full(len(values[n]), n) for n in lengths])
     y = np.concatenate([values[n] for n in lengths])
@@ -354,6 +388,12 @@ def plot_distance_by_length(
         color=BLUE,
         error=bars(estimates) | dict(thickness=2),
     )
+    grid = np.linspace(lengths[0], lengths[-1], 60)
+    for fit in () if growth is None else growth.fits:
+        color, dash = LAWS.get(fit.law, (QUIET, "dashdot"))
+        hover = f"{fit.law}, n = %{{x:.0f}}: %{{y:.3f}}"
+        name = f"{fit.law} (weight {fit.weight:.2g})"
+        chart.line(grid, fit.mean(grid), name, hover, color=color, dash=dash, width=1.5)
     return chart
 
 
@@ -371,6 +411,62 @@ def plot_drift_by_temperature(curves: Mapping[float, DriftDistances]) -> Chart:
         hover = f"temperature {temperature:g}, step %{{x:,}}: %{{y:.2f}}"
         mean = distances.values.mean(axis=0)
         chart.line(distances.steps, mean, f"{temperature:g}", hover, color=color)
+    return chart
+
+
+def plot_coherence(coherence: Coherence) -> Chart:
+    """The median score over steps, the band of nine chains in ten, and the level."""
+    low, middle, high = np.quantile(coherence.values, [0.05, 0.5, 0.95], axis=0)
+    chart = Chart(
+        "Coherence of the texts",
+        f"pseudo-log-likelihood per token by {coherence.judge}, in nats; "
+        f"{counted(len(coherence.values), 'chain')}",
+        y=dict(tickformat="~g"),
+    )
+    chart.band(coherence.steps, low, high, "90% of the chains")
+    hover = "step %{x:,}: median %{y:.2f}"
+    chart.line(coherence.steps, middle, "median", hover, color=BLUE)
+    chart.rule(f"coherent from {coherence.level:.2f}", y=coherence.level, color=ORANGE, dash="dot")
+    return chart
+
+
+def plot_margin_growth(rows: Sequence[MarginAndTime]) -> Chart:
+    """The exact mixing time against the length, and Theorem 8's lower bound."""
+    chart = Chart(
+        "Mixing time where the margin grows with the length",
+        "exact t_mix(1/4) of a family of chains with the margin of order n",
+        x=dict(title="tokens n", tickformat=",d"),
+        y=STEPS,
+    )
+    lengths = [row.length for row in rows]
+    for name, values, color in (
+        ("mixing time", [row.mixing_time for row in rows], BLUE),
+        ("lower bound", [row.bound for row in rows], ORANGE),
+    ):
+        hover = f"n = %{{x}}: {name} %{{y:,.0f}}"
+        chart.line(lengths, values, name, hover, dots=True, color=color)
+    return chart
+
+
+def plot_saturation(
+    curves: Mapping[int, DriftDistances], fits: Mapping[int, SaturationFit], *, threshold: float
+) -> Chart:
+    """The mean distance from the start over time and its fitted curve, for each length."""
+    chart = Chart(
+        "Distance from the start by length",
+        "mean over chains; dashed: L (1 - exp(-t / T)), where its level is known",
+        y=dict(title="distance", rangemode="tozero"),
+        legend="below",
+    )
+    for number, (n, curve) in enumerate(sorted(curves.items())):
+        color, fit = COLOURS[number % len(COLOURS)], fits[n]
+        hover = f"{n} tokens, step %{{x:,}}: %{{y:.2f}}"
+        chart.line(curve.steps, curve.values.mean(axis=0), f"{n} tokens", hover, color=color)
+        if not fit.reason:
+            hover = f"{n} tokens, level {fit.level.value:.2f}, step %{{x:,}}: fit %{{y:.2f}}"
+            mean = fit.mean(curve.steps)
+            chart.line(curve.steps, mean, "", hover, color=color, width=1.5, dash="dash")
+    chart.rule(f"threshold {threshold:g}", y=threshold, color=ORANGE, dash="dot")
     return chart
 
 

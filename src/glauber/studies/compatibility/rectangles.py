@@ -2,7 +2,7 @@
 
 Change token a to a' at site i, and b to b' at site j. Under a joint distribution the log-ratios
 around this rectangle cancel, because each is a difference of the same log joint (paper A,
-Theorem 1):
+Proposition 4):
 
     Delta = | l_i(a->a'|b) + l_j(b->b'|a') - l_j(b->b'|a) - l_i(a->a'|b') | = 0.
 
@@ -62,7 +62,7 @@ def rectangles(
 ) -> "RectangleTest":
     """Measure how far a model's conditionals are from any joint distribution.
 
-    The protocol of paper A (section 3, table 1): random passages, random pairs of their free sites,
+    The protocol of paper A (section 4, table 1): random passages, random pairs of their free sites,
     and at each site a replacement from the model's most probable tokens there. A vocabulary with
     fewer than `top` tokens is used whole. An autoregressive model has no influence: only the tokens
     of the rectangle are scored. A control has a joint distribution, so its rectangles close by

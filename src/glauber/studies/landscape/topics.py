@@ -70,7 +70,7 @@ def topics(
 ) -> "TopicStudy":
     """Follow the topics of a run's texts, and count how often one of them returns.
 
-    Paper A, section 5 and table 3: the scores of each label at every snapshot, and of the tracked
+    Paper A, section 6.2 and table 3: the scores of each label at every snapshot, and of the tracked
     one how many chains cross its baseline 1 / labels, how long they stay above it and how long
     away. Whether the label is special: the same for every label, against the other labels and
     against the snapshots in random order, corrected for the number of labels. Texts that the

@@ -49,7 +49,7 @@ def margins(
 
     The gap g_i is the score of token i less that of the best other one. Where all gaps are positive
     the theorem bounds the probability of leaving in one step by (|V| - 1) exp(-min gap /
-    temperature) (paper A, the margin theorem); for a single state the probability itself is known
+    temperature) (paper A, Theorem 8); for a single state the probability itself is known
     too. All is computed in float64 and in logarithms; with bfloat16, the same for a chain drawn in
     it is shown next to it. With neighbours, the mean time until two tokens differ at once is
     bounded from below: an approximate trap may hold for much longer than its text.

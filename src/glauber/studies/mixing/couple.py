@@ -78,7 +78,7 @@ def couple(
     each) two different ones are drawn for each pair. Times are exact for these pairs, in steps and
     in sweeps (steps for each free token, which compares texts of several lengths); shares, medians
     and mean distances are estimates. The distance is bounded by contraction if alpha is known
-    (paper A, theorem 2), and the total variation to the stationary distribution by couplings with
+    (paper A, Theorem 5), and the total variation to the stationary distribution by couplings with
     a lag (Biswas, Jacob and Vanetti 2019).
     """
     if isinstance(texts, str) or (isinstance(texts, list | tuple | Corpus) and len(texts) == 1):

@@ -101,12 +101,12 @@ def fit_crossover(
     over_middle, over_width = likelihood.max(axis=1), likelihood.max(axis=0)
     shares = [n_met / n_pairs for n_met, n_pairs in met]
     drop = _drop(min(n_pairs for _, n_pairs in met))
-    best, interval = _likely(middles, over_middle, drop)
+    best, interval = most_likely(middles, over_middle, drop)
     low, high = (None if end is None else float(np.exp(end)) for end in interval)
     if max(shares) < 0.5 or min(shares) > 0.5:
         unseen = Crossover(length, None, (low, high), None, (None, None))
         return CrossoverFit(unseen, middles, over_middle, over_width, drop)
-    width, (narrow, wide) = _likely(np.log(WIDTHS), over_width, drop)
+    width, (narrow, wide) = most_likely(np.log(WIDTHS), over_width, drop)
     crossover = Crossover(
         length,
         float(np.exp(best)),
@@ -161,10 +161,10 @@ def _exponent(
     total = np.zeros((len(exponents), len(bases)))
     for log_n, (values, likelihood) in zip(logs, curves, strict=True):
         total += np.interp(bases + exponents[:, None] * log_n, values, likelihood)
-    return _likely(exponents, total.max(axis=1), drop)
+    return most_likely(exponents, total.max(axis=1), drop)
 
 
-def _likely(values: Floats, likelihood: Floats, drop: float) -> tuple[float, Ends]:
+def most_likely(values: Floats, likelihood: Floats, drop: float) -> tuple[float, Ends]:
     """The best of the values (points,) by their log-likelihoods, and the ends of its interval.
 
     Where several values fit equally well, the best is the middle of them. The ends are the first

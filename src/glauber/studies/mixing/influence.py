@@ -6,7 +6,9 @@ the column sum is all the influence that site j exerts, and the contraction theo
 largest column sum alpha. A token that only one of two contexts allows makes delta infinite.
 
 The suprema run over every context and every change of one token. On the text of a real model some
-contexts are sampled, and what is measured on them is a lower bound.
+contexts are sampled, and what is measured on them is a lower bound. Paper A takes the largest value
+over tokens within each context and its mean over the contexts (appendix A.1), which is lower still;
+both are reported. The coherence of a context is its pseudo-log-likelihood per token.
 """
 
 import math
@@ -33,7 +35,12 @@ from glauber.foundation.parameters import (
     check_temperatures,
 )
 from glauber.foundation.progress import check_memory, say, track
-from glauber.foundation.statistics import Estimate, mean_over_chains, standard_error
+from glauber.foundation.statistics import (
+    Estimate,
+    mean_over_chains,
+    rank_correlation,
+    standard_error,
+)
 from glauber.foundation.study import Result, internal, needed, reported, study
 from glauber.models.base import Conditionals, scores_alone
 from glauber.models.batching import in_parts
@@ -77,9 +84,12 @@ def influence(
 
     c_ij is the largest total variation at site i when the token at site j changes, alpha the
     largest sum of a column, and below alpha = 1 the chain mixes within n / (1 - alpha) log(n /
-    epsilon) steps (paper A, theorem 2 and appendix A.1). The suprema run over sampled contexts, so
-    they are lower bounds; the temperature above which the bound tanh(delta / 4T) contracts, and
-    the mixing time, are estimates. The influence that a chain meets on average is also estimated.
+    epsilon) steps (paper A, Theorem 5 and appendix A.1). The suprema run over sampled contexts, so
+    they are lower bounds; the temperatures above which the bounds delta / 4T (Corollary 7) and
+    tanh(delta / 4T) contract, and the mixing time, are estimates. The paper's estimator, the mean
+    over contexts in place of the supremum, is reported next to it, with the coherence of the
+    contexts that attain the supremum. The influence that a chain meets on average is also
+    estimated.
     """
     text = needed("text", text)
     temperatures = [temperature] if against is None else list(against)
@@ -126,6 +136,33 @@ def influence(
 
 
 @dataclass(frozen=True, eq=False)
+class ContextInfluence:
+    """The largest values over tokens within each context, and how coherent the contexts are."""
+
+    coherence: Floats  # (contexts,) pseudo-log-likelihood per token, in nats at temperature 1
+    total_variation: Floats = internal()  # (contexts, n, n)
+    oscillation: Floats = internal()  # (contexts, n, n)
+
+    @reported
+    def alpha(self) -> Floats:
+        """The largest column sum within each context (contexts,)."""
+        return np.asarray(self.total_variation.sum(axis=1).max(axis=1))
+
+    @reported
+    def attained(self) -> Floats:
+        """The share of the pairs of sites whose supremum each context attains (contexts,)."""
+        n = self.total_variation.shape[1]
+        others = ~np.eye(n, dtype=bool)
+        first = self.total_variation.argmax(axis=0)[others]
+        return np.asarray(np.bincount(first, minlength=len(self.coherence)) / first.size)
+
+    @reported
+    def coherence_correlation(self) -> Estimate:
+        """Rank correlation over contexts of coherence and alpha: above 0, coherent ones lead."""
+        return rank_correlation(self.coherence, self.alpha)
+
+
+@dataclass(frozen=True, eq=False)
 class InfluenceMatrix:
     """Suprema over some contexts (lower bounds) or over all of them (exact)."""
 
@@ -134,6 +171,16 @@ class InfluenceMatrix:
     sites: tuple[int, ...]  # the n free sites, numbered in the row of tokens
     temperature: float
     kind: Literal["exact", "lower bound"]  # of both matrices, and of alpha
+    contexts: ContextInfluence | None = None  # what the suprema were taken over
+
+    @reported
+    def mean_over_contexts(self) -> "InfluenceMatrix | None":
+        """The paper's estimator: each entry is a mean over contexts, never above the supremum."""
+        if self.contexts is None:
+            return None
+        each = self.contexts.total_variation, self.contexts.oscillation
+        variation, oscillation = (np.asarray(values.mean(axis=0)) for values in each)
+        return InfluenceMatrix(variation, oscillation, self.sites, self.temperature, "lower bound")
 
     @reported
     def column_sums(self) -> Floats:
@@ -149,6 +196,11 @@ class InfluenceMatrix:
     def threshold(self) -> float:
         """The temperature above which the tanh bound on alpha is below 1 (see threshold_kind)."""
         return contraction_temperature(self.oscillation)
+
+    @reported
+    def linear_threshold(self) -> float:
+        """max_j sum_i delta_ij / 4, the temperature of Corollary 7; never below `threshold`."""
+        return linear_threshold(self.oscillation)
 
     @reported
     def threshold_kind(self) -> Literal["upper bound", "estimate"]:
@@ -176,6 +228,7 @@ class AveragedInfluence:
     """
 
     temperature: float
+    coherence: Floats  # (n_chains,) pseudo-log-likelihood per token of the states, at temperature 1
     by_chain: Floats = internal()  # (n_chains, n, n): of the change at j on i, in column j
 
     @property
@@ -197,6 +250,14 @@ class AveragedInfluence:
     def estimate(self) -> Estimate:
         """The mean, with its interval over chains."""
         return mean_over_chains(self.per_chain)
+
+    def mixing_time(self, epsilon: float = 0.25) -> int | None:
+        """Theorem 5's time with the mean in place of alpha, or None where it is not below 1.
+
+        A heuristic estimate and no bound: the theorem needs the worst case.
+        """
+        n = self.by_chain.shape[1]
+        return None if self.mean >= 1 else math.ceil(n / (1 - self.mean) * math.log(n / epsilon))
 
     @reported
     def standard_error(self) -> float | None:
@@ -259,8 +320,10 @@ class Influence(Result):
         yield f"alpha, the largest of these: {matrix.alpha:.4g} ({matrix.kind})"
         yield (
             f"contraction threshold temperature, from tanh(delta / (4 T)): {matrix.threshold:.4g} "
-            f"({matrix.threshold_kind})"
+            f"({matrix.threshold_kind}); from delta / (4 T), Corollary 7: "
+            f"{matrix.linear_threshold:.4g}"
         )
+        yield from self._context_lines()
         name, time = f"t_mix({self.epsilon:g})", self.mixing_time
         if time is None:
             yield f"{name}: alpha is not below 1, so the theorem promises nothing"
@@ -271,6 +334,26 @@ class Influence(Result):
                 f"influence met on average along a chain at temperature {average.temperature:g}: "
                 f"{average.estimate.text()} (estimate)"
             )
+            if (heuristic := average.mixing_time(self.epsilon)) is not None:
+                yield f"  with it in place of alpha, {name}: {heuristic:,} steps (no bound)"
+
+    def _context_lines(self) -> Iterable[str]:
+        """The paper's estimator, and the context that attains most of the suprema."""
+        contexts, mean = self.matrix.contexts, self.matrix.mean_over_contexts
+        if contexts is None or mean is None:
+            return
+        yield (
+            f"mean over contexts in place of the supremum (the paper's estimator): alpha "
+            f"{mean.alpha:.4g} (lower bound), thresholds {mean.threshold:.4g} and "
+            f"{mean.linear_threshold:.4g}"
+        )
+        most, text = int(contexts.attained.argmax()), contexts.coherence[0]
+        which = "the text itself" if most == 0 else f"chain {most}"
+        yield (
+            f"{contexts.attained[most]:.0%} of the suprema are attained in {which}: "
+            f"{contexts.coherence[most]:.3g} nats a token, the text {text:.3g} "
+            "(pseudo-log-likelihood at temperature 1)"
+        )
 
     def table(self) -> dict[str, object]:
         """One row per ordered pair of sites, counted from 0 without special tokens."""
@@ -287,8 +370,8 @@ class Influence(Result):
 
 
 def _say_cost(n: int, samples: int, replacements: int, chains: int, sweeps: int) -> None:
-    suprema = samples * n * (1 + replacements * (n - 1))
-    averages = chains * n * (1 + n - 1 + sweeps)
+    suprema = samples * n * (2 + replacements * (n - 1))
+    averages = chains * n * (2 + n - 1 + sweeps)
     say(f"{suprema + averages + samples * n * (1 + sweeps):,} rows of {n} tokens go through it")
 
 
@@ -296,22 +379,39 @@ def measure_influence(
     conditionals: Conditionals, contexts: "Contexts", *, temperature: float = 1.0
 ) -> InfluenceMatrix:
     """c_ij and delta_ij as suprema over the contexts and all pairs of tokens tried at j."""
-    n = len(contexts.sites)
-    variation, oscillation = np.zeros((n, n)), np.zeros((n, n))
+    n, n_contexts = len(contexts.sites), len(contexts.tokens)
+    variation, oscillation = np.zeros((2, n_contexts, n, n))
+    coherences = np.zeros(n_contexts)
     n_values = contexts.values.shape[2] + 1
-    every = torch.arange(len(contexts.tokens))
+    every = torch.arange(n_contexts)
     batches = list(in_parts(every, n * n_values * conditionals.vocab_size))
     with track("changed sites", n * len(batches)) as advance:
         for rows in batches:
             part = replace(contexts, tokens=contexts.tokens[rows], values=contexts.values[rows])
+            coherences[rows.numpy()] = coherence(conditionals, part.tokens, part.sites)
             for j, scores in scores_by_value(conditionals, part):
-                others = np.arange(n) != j
-                shift = _largest_variation(_probabilities(scores, temperature))
-                variation[others, j] = np.maximum(variation[others, j], shift)
-                oscillation[others, j] = np.maximum(oscillation[others, j], _largest_swing(scores))
+                where = np.ix_(rows.numpy(), np.arange(n) != j, np.array([j]))
+                variation[where] = _largest_variation(_probabilities(scores, temperature))[
+                    ..., None
+                ]
+                oscillation[where] = _largest_swing(scores)[..., None]
                 advance()
-    sites = tuple(contexts.sites.tolist())
-    return InfluenceMatrix(variation, oscillation, sites, temperature, contexts.kind)
+    return InfluenceMatrix(
+        variation.max(axis=0),
+        oscillation.max(axis=0),
+        tuple(contexts.sites.tolist()),
+        temperature,
+        contexts.kind,
+        ContextInfluence(coherences, variation, oscillation),
+    )
+
+
+def coherence(conditionals: Conditionals, tokens: Tensor, sites: Tensor) -> Floats:
+    """The pseudo-log-likelihood per token (rows,) of the sites of each row, at temperature 1."""
+    scores = scores_alone(conditionals, tokens, sites)
+    present = tokens[:, sites, None].to(scores.device)
+    log_probs = torch.log_softmax(scores, dim=-1).gather(2, present)[..., 0]
+    return np.asarray(log_probs.mean(dim=1).cpu().numpy())
 
 
 def averaged_influence(
@@ -328,9 +428,16 @@ def averaged_influence(
     sites = free_sites(free)
     n_steps = n_sweeps * len(sites)
     states = chain_states(conditionals, tokens, free, n_chains, n_steps, temperature, seed)
+    return influence_at(conditionals, states, sites, temperature=temperature, seed=seed)
+
+
+def influence_at(
+    conditionals: Conditionals, states: Tensor, sites: Tensor, *, temperature: float, seed: int = 0
+) -> AveragedInfluence:
+    """The influence of one drawn change at each site of the states (chains, length)."""
     generator = torch.Generator().manual_seed(seed)
     values = draw_replacements(conditionals, states, sites, 1, temperature, generator)
-    variation = np.zeros((n_chains, len(sites), len(sites)))
+    variation = np.zeros((len(states), len(sites), len(sites)))
     contexts = Contexts(states, sites, values, "lower bound")
     with track(f"changed sites at temperature {temperature:g}", len(sites)) as advance:
         for j, scores in scores_by_value(conditionals, contexts):
@@ -338,7 +445,17 @@ def averaged_influence(
             others = np.arange(len(sites)) != j
             variation[:, others, j] = ((after - before).abs().sum(-1) / 2).cpu().numpy()
             advance()
-    return AveragedInfluence(temperature, variation)
+    return AveragedInfluence(temperature, coherence(conditionals, states, sites), variation)
+
+
+def linear_threshold(oscillation: Floats) -> float:
+    """max_j sum_{i != j} delta_ij / 4: above it alpha < 1, as delta / (4 temperature) >= c_ij.
+
+    The form of Corollary 7, with the sharp constant 1/4; the paper's is lost in our text.
+    """
+    return (
+        float(np.where(np.eye(len(oscillation), dtype=bool), 0, oscillation).sum(axis=0).max()) / 4
+    )
 
 
 def contraction_temperature(oscillation: Floats) -> float:
@@ -504,23 +621,23 @@ def _probabilities(scores: Tensor, temperature: float) -> Tensor:
 
 
 def _largest_variation(probabilities: Tensor) -> Floats:
-    """The largest total variation (n - 1,) within a row of (values, rows, n - 1, vocab)."""
-    best = probabilities.new_zeros(probabilities.shape[2])
-    for a, first in enumerate(probabilities):
+    """The largest total variation (rows, n - 1) over tokens of (values, rows, n - 1, vocab)."""
+    best = probabilities.new_zeros(probabilities.shape[1:3])
+    for a, first in enumerate(probabilities[:-1]):
         distances = (probabilities[a + 1 :] - first).abs().sum(-1) / 2
-        best = torch.cat([best[None], distances.flatten(0, 1)]).amax(0)
+        best = torch.maximum(best, distances.amax(0))
     return np.asarray(best.clamp(max=1).cpu().numpy())
 
 
 def _largest_swing(scores: Tensor) -> Floats:
-    """The largest max - min over tokens (n - 1,) of the difference of two score vectors of a row.
+    """The largest max - min over tokens (rows, n - 1) of the difference of two score vectors.
 
     Tokens that are forbidden in both contexts do not count.
     """
-    best = scores.new_zeros(scores.shape[2])
-    for a, first in enumerate(scores):
+    best = scores.new_zeros(scores.shape[1:3])
+    for a, first in enumerate(scores[:-1]):
         difference = scores[a + 1 :] - first  # nan where both are -inf
         top = torch.where(difference.isnan(), -torch.inf, difference).amax(-1)
         bottom = torch.where(difference.isnan(), torch.inf, difference).amin(-1)
-        best = torch.cat([best[None], (top - bottom).flatten(0, 1)]).amax(0)
+        best = torch.maximum(best, (top - bottom).amax(0))
     return np.asarray(best.cpu().numpy())

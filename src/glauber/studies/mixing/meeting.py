@@ -104,7 +104,7 @@ class Meetings:
         """The mean over pairs (moments,) of (1 - (1 - alpha)/n)^t times the initial distance.
 
         Bounds the expected distance under the maximal coupling if alpha < 1 is the largest
-        influence that a site exerts (paper A, Theorem 2); None where alpha >= 1. n_sites is the
+        influence that a site exerts (paper A, Theorem 5); None where alpha >= 1. n_sites is the
         number n of free sites, one for all or one a pair.
         """
         if not alpha < 1:

@@ -159,7 +159,7 @@ def phase(
         loaded_model = load(model, **where)
         for crossover in diagram.crossovers:
             if crossover.length in (threshold_lengths or lengths):
-                measured = _thresholds(
+                measured = contraction_thresholds(
                     loaded_model, texts, crossover.length, n_texts=thresholds, seed=seed
                 )
                 ratios.append(threshold_ratio(measured, crossover))
@@ -608,7 +608,9 @@ def _crossover_line(crossover: Crossover) -> str:
     )
 
 
-def _thresholds(model: Model, texts: Texts, length: int, *, n_texts: int, seed: int) -> list[float]:
+def contraction_thresholds(
+    model: Model, texts: Texts, length: int, *, n_texts: int, seed: int
+) -> list[float]:
     """The contraction thresholds of some texts of that length, from contexts at temperature 1."""
     tokens, free = (part.to(model.state_device) for part in some_texts(model, texts, length))
     conditionals, thresholds = model.conditionals(), []

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.optimize import minimize_scalar
 
 from glauber.foundation.errors import GlauberError
 from glauber.foundation.parameters import Device, Trust
@@ -20,6 +21,7 @@ from glauber.foundation.statistics import (
     MIN_CHAINS,
     Estimate,
     MedianTime,
+    jackknife,
     mean_over_chains,
     median_time,
 )
@@ -64,10 +66,11 @@ def semantic_drift(
 ) -> "SemanticDrift":
     """Measure how far a run's texts moved in meaning: saturation level and hitting times.
 
-    The two protocols of paper A (section 4, figure 3): the distance from the start over time, and
-    the first time that it reaches a threshold, by Kaplan and Meier, with the chains that never did
-    counted as censored. Where the embedder cannot read the texts, as with proteins, the distance is
-    the share of free sites that have another token, and the answer says so.
+    The two protocols of paper A (section 6.1, figure 3, and appendix B): the distance from the
+    start over time, and the first time that it reaches a threshold, by Kaplan and Meier, with the
+    chains that never did counted as censored. Where the embedder cannot read the texts, as with
+    proteins, the distance is the share of free sites that have another token, and the answer says
+    so.
     """
     stored_run = Run.of(run)
     stride(stored_run, every)
@@ -76,13 +79,15 @@ def semantic_drift(
         stored_run, embedder, device=device, trust_remote_code=trust_remote_code
     )
     moved = distances(stored_run, chosen, every=every)
+    enough = len(moved.steps) >= MIN_SNAPSHOTS
     return SemanticDrift(
         run=stored_run.name,
         embedder=chosen.name,
         description=chosen.description,
         temperatures=stored_run.temperatures,
         distances=moved,
-        saturation=saturation(moved) if len(moved.steps) >= MIN_SNAPSHOTS else None,
+        saturation=saturation(moved) if enough else None,
+        fitted=fit_saturation(moved) if enough else None,
         times=hitting_times(moved, threshold),
     )
 
@@ -183,6 +188,28 @@ class Saturation:
         )
 
 
+@dataclass(frozen=True)
+class SaturationFit:
+    """L (1 - exp(-t / T)), least squares to the mean distance; intervals leave out each chain."""
+
+    level: Estimate  # L
+    time: Estimate  # T, in steps
+    reason: str = ""  # why the level is not known, where the curve does not bend
+
+    def mean(self, steps: NDArray[np.int64]) -> Floats:
+        """The fitted distance at the steps."""
+        return np.asarray(self.level.value * -np.expm1(-steps / self.time.value))
+
+    @property
+    def line(self) -> str:
+        if self.reason:
+            return f"no fitted level: {self.reason}"
+        return (
+            f"fitted L (1 - exp(-t / T)): L {self.level.text()}, T {self.time.text()} steps "
+            "(estimates)"
+        )
+
+
 @dataclass(frozen=True, eq=False)
 class SemanticDrift(Result):
     """How far the chains of a run moved in meaning, where that stays, and when they got there."""
@@ -193,6 +220,7 @@ class SemanticDrift(Result):
     temperatures: Floats  # (chains,)
     distances: DriftDistances
     saturation: Saturation | None  # None: too few snapshots
+    fitted: SaturationFit | None  # likewise
     times: HittingTimes
 
     @reported
@@ -209,6 +237,8 @@ class SemanticDrift(Result):
         if len(np.unique(self.temperatures)) > 1:
             yield "the chains have several temperatures, and the numbers below are of all of them"
         yield TOO_FEW if self.saturation is None else self.saturation.line
+        if self.fitted is not None:
+            yield self.fitted.line
         yield _time_line(self.times)
 
     def table(self) -> dict[str, object]:
@@ -226,7 +256,9 @@ class SemanticDrift(Result):
 
         threshold = self.times.threshold
         return {
-            "distance": plot_semantic_drift(self.distances, self.saturation, threshold=threshold)
+            "distance": plot_semantic_drift(
+                self.distances, self.saturation, self.fitted, threshold=threshold
+            )
         }
 
 
@@ -299,6 +331,41 @@ def saturation(distances: DriftDistances, margin: float = MARGIN) -> Saturation:
         moving = rise.interval[0] > 0 or rise.interval[1] < 0
         settled = True if within else False if moving else None
     return Saturation(level, rise, margin * level.value, settled, reason)
+
+
+def fit_saturation(distances: DriftDistances) -> SaturationFit:
+    """The level and the time constant of the mean distance over time.
+
+    At each T the best L is linear; T is searched from a tenth of the stride to ten runs. A curve
+    that takes longer than the run has not bent enough to show its level.
+    """
+    steps, last = distances.steps.astype(np.float64), float(distances.steps[-1])
+    low, high = np.log([distances.every / 10, 10 * last]).tolist()
+
+    def fit(weights: Floats) -> Floats:
+        mean = weights @ distances.values / weights.sum()
+
+        def level(log_time: float) -> tuple[float, float]:
+            curve = -np.expm1(-steps / np.exp(log_time))
+            best = float(mean @ curve / (curve @ curve))
+            return best, float(((mean - best * curve) ** 2).sum())
+
+        grid = np.linspace(low, high, 60)
+        near = grid[int(np.argmin([level(at)[1] for at in grid]))]
+        reach = grid[1] - grid[0]
+        at = minimize_scalar(
+            lambda t: level(t)[1], bounds=(near - reach, near + reach), method="bounded"
+        ).x
+        return np.array([level(at)[0], np.exp(at)])
+
+    both = jackknife(fit, len(distances.values), bounds=(0.0, np.inf))
+    level, time = both.item(0), both.item(1)
+    reason = ""
+    if np.ptp(distances.values, axis=1).max() <= STILL:
+        reason = "no chain moved"
+    elif time.value > last:
+        reason = f"the distance still rises: its time constant is beyond the {last:,.0f} steps"
+    return SaturationFit(level, time, reason)
 
 
 def _why_unknown(late: Floats) -> str | None:
