@@ -4,6 +4,8 @@ Proposition 4: k-Gibbs with k >= |C| is in R1 within ceil(log_c delta) steps wit
 Proposition 5: from sum over C of x_i <= -2, the independent parallel sampler stays there for
 floor(delta/2 exp(c_stuck)) steps with chance 1 - delta.
 Corollary 3: for a large clique N-Gibbs arrives in one step, the parallel sampler not in M.
+"Random" starts have every site of the clique uniform, so that Proposition 5 applies to them with
+the chance of sum <= -2, a binomial tail: about 1/2.
 Propositions 4 and 5 compare states that agree outside the clique, so that they need J_0 > 0 and,
 where h_G enters, no condition on the fields outside.
 """
@@ -56,7 +58,8 @@ class Separation:
 
     gibbs_misses: N-Gibbs is not in R1 after one step. parallel_arrives: the parallel sampler is
     in R1 within M steps from the best start with sum <= -2 (0 where it is below all floats). Both
-    are exact; the corollary promises that together they are at most delta.
+    are exact; the corollary promises that together they are at most delta. random_arrives is the
+    same from a random start, low_start the chance that such a start has sum <= -2.
     """
 
     model: Clique
@@ -64,6 +67,8 @@ class Separation:
     delta: float
     gibbs_misses: float
     parallel_arrives: float
+    random_arrives: float
+    low_start: float
 
     @property
     def holds(self) -> bool:
@@ -80,6 +85,8 @@ class Separation:
             "sites": self.model.size,
             "gibbs_misses": self.gibbs_misses,
             "log10_parallel_arrives": self.log10_parallel(),
+            "random_arrives": self.random_arrives,
+            "low_start": self.low_start,
         }
 
 
@@ -117,7 +124,9 @@ class Separations(Result):
             yield (
                 f"{name} {row.model.size} sites: N-Gibbs is not in R1 after one step with chance "
                 f"{row.gibbs_misses:.3g}, the parallel sampler is within {row.n_steps:,} with "
-                f"chance 10^{row.log10_parallel():.1f} (both exact)"
+                f"chance 10^{row.log10_parallel():.1f}; a random start has sum <= -2 with chance "
+                f"{row.low_start:.3f}, and from it the parallel sampler is within "
+                f"{row.n_steps:,} with chance {row.random_arrives:.3g} (all exact)"
             )
 
     def table(self) -> list[dict[str, object]]:
@@ -127,6 +136,8 @@ class Separations(Result):
                 "sites": row.model.size,
                 "gibbs_misses": row.gibbs_misses,
                 "parallel_arrives": row.parallel_arrives,
+                "low_start": row.low_start,
+                "random_arrives": row.random_arrives,
                 "holds": row.holds,
             }
             for row in self.rows
@@ -170,6 +181,12 @@ def parallel_horizon(model: Clique, delta: float) -> int | None:
     return None if stuck is None else floor(delta / 2 * exp(min(stuck, 700.0)))
 
 
+def leaves_within(model: Clique, n_steps: int) -> float:
+    """The chance that the parallel sampler leaves sum <= -2 within so many steps, best start."""
+    matrix, left = np.exp(model.log_parallel()), 2 * np.arange(model.size + 1) - model.size > -2
+    return float(arrival_within(matrix, left, n_steps)[~left].max()) if n_steps else 0.0
+
+
 def corollary_size(n_steps: int, delta: float) -> int:
     """The |C| that Corollary 3 asks for: at least 8 (1 + ln(4 M / delta))."""
     return ceil(8 * (1 + log(4 * n_steps / delta)))
@@ -190,12 +207,15 @@ def separation_of(n_steps: int, delta: float, size: int) -> Separation:
         raise GlauberError("with fewer than 2 sites no start has sum <= -2.")
     model = corollary_model(size, delta)
     arrives = arrival_within(np.exp(model.log_parallel()), model.all_ones, n_steps)
+    starts = np.exp([log(comb(size, ones)) - size * log(2) for ones in range(size + 1)])
     return Separation(
         model,
         n_steps,
         delta,
         gibbs_misses=float(np.exp(model.log_distribution[:-1]).sum()),
         parallel_arrives=float(arrives[: _n_starts(model)].max()),
+        random_arrives=float(arrives @ starts),
+        low_start=float(starts[: _n_starts(model)].sum()),
     )
 
 
