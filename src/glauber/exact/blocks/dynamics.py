@@ -169,9 +169,9 @@ def block_operator(distribution: Floats, masks: Masks) -> LinearOperator:
 def dirichlet_form(distribution: Floats, masks: Masks, f: Floats, g: Floats | None = None) -> float:
     """E(f, g) = E_K E over (x_{-K}, K) of Cov(f, g | x_{-K}, K), for functions f and g.
 
-    Functions of X are (size,), those of (X, K) are (blocks, size). It equals the mean of f (g - P g)
-    under p, or under p(X) p_K(K | X) with P the pair chain (paper B, Proposition 1). E(f, f) if
-    only f is given.
+    Functions of X are (size,), those of (X, K) are (blocks, size). It equals the mean of
+    f (g - P g) under p, or under p(X) p_K(K | X) with P the pair chain (paper B, Proposition 1).
+    E(f, f) if only f is given.
     """
     other = f if g is None else g
     inside = mask_conditionals(distribution, masks)

@@ -30,13 +30,14 @@ sandwich covariance: it holds where no theta is right, too, and then S differs f
 """
 
 from dataclasses import dataclass
+from functools import partial
 from itertools import combinations
 from math import comb
 from typing import Literal, Self
 
 import numpy as np
 from scipy.integrate import quad
-from scipy.optimize import minimize
+from scipy.optimize import brentq, minimize
 
 from glauber.exact.blocks.dynamics import Gap, block_gap
 from glauber.exact.blocks.masks import Masks, log_given_mask
@@ -327,7 +328,12 @@ class Asymptotics:
             angle = (np.arctan(weights * u).sum() - multiple * u) / 2
             return float(np.sin(angle) / (u * np.exp(np.log1p((weights * u) ** 2).sum() / 4)))
 
-        return 0.5 - quad(integrand, 0, np.inf, limit=500)[0] / np.pi
+        return float(0.5 - quad(integrand, 0, np.inf, limit=500)[0] / np.pi)
+
+    def quantile(self, level: float, per_sample: int | None = 1) -> float:
+        """The quantile of the squared error for large n, in multiples of trace / n."""
+        reached = partial(self.share_within, per_sample=per_sample)
+        return float(brentq(lambda multiple: reached(multiple) - level, 0.01, 20.0, xtol=1e-9))
 
 
 def asymptotics(

@@ -8,7 +8,18 @@ import numpy as np
 from numpy.typing import NDArray
 from plotly.colors import sample_colorscale
 
-from glauber.interfaces.plots.chart import AMBER, BLUE, COLOURS, GREEN, INK, ORANGE, QUIET, Chart, bars, ends
+from glauber.interfaces.plots.chart import (
+    AMBER,
+    BLUE,
+    COLOURS,
+    GREEN,
+    INK,
+    ORANGE,
+    QUIET,
+    Chart,
+    bars,
+    ends,
+)
 from glauber.studies.ising.block_gaps import Dependency
 from glauber.studies.ising.error_amplification import Amplified
 from glauber.studies.ising.error_curves import ErrorCurves
@@ -218,7 +229,7 @@ def plot_race(races: Sequence[Race], *, up_to: float | None = None) -> Chart:
     """Exact mean steps of each k as lines, simulated means as dots, on a logarithmic axis.
 
     As in the paper's figure, bars are half a standard deviation and a chain that has not arrived
-    counts with the budget. `up_to` cuts the axis there, so that the fast samplers are distinguishable.
+    counts with the budget. `up_to` cuts the axis there, so that the fast samplers can be told apart.
     """
     first = races[0]
     cut = {} if up_to is None else dict(range=[-0.1, float(np.log10(up_to))], dtick=1)
