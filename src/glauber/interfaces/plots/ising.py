@@ -229,7 +229,7 @@ def plot_race(races: Sequence[Race], *, up_to: float | None = None) -> Chart:
     """Exact mean steps of each k as lines, simulated means as dots, on a logarithmic axis.
 
     As in the paper's figure, bars are half a standard deviation and a chain that has not arrived
-    counts with the budget. `up_to` cuts the axis there, so that the fast samplers can be told apart.
+    counts with the budget. `up_to` cuts the axis there, to tell the fast samplers apart.
     """
     first = races[0]
     cut = {} if up_to is None else dict(range=[-0.1, float(np.log10(up_to))], dtick=1)
