@@ -101,8 +101,11 @@ def _row(
             noise = log_odds(weights, model.space)
         measured.append(amplified(p, exact, exact + noise, model.space))
     columns = np.array(measured).T
-    means = [mean_over_chains(column, bounds=(0.0, np.inf)) for column in columns]
-    return Amplified(coupling, kind, *means, tuple(columns[2].tolist()))
+    errors, distances, ratios, bounds = (
+        mean_over_chains(column, bounds=(0.0, np.inf)) for column in columns
+    )
+    each = tuple(columns[2].tolist())
+    return Amplified(coupling, kind, errors, distances, ratios, bounds, each)
 
 
 def log_odds(log_weights: Floats, space: Space) -> Floats:
