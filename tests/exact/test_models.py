@@ -11,6 +11,7 @@ from glauber.exact.models import (
     ising_family,
     ising_model,
     ising_theta,
+    mode_ratios,
     state_counts,
 )
 from glauber.foundation.errors import GlauberError
@@ -127,3 +128,18 @@ def test_what_breaks_the_condition():
     weak = Clique(4, 4, coupling=0.1, field=0.2).ferromagnet
     assert not weak.holds and "J_0" in weak.condition
     assert Clique(10, 4, 8.0, 5.0, outside=1.0).ferromagnet.holds
+
+
+def test_the_largest_field_is_not_enough_for_the_modes():
+    """Proposition 8, part 1: with the largest |h_i| the ratio is 1.105 where 1.221 is asked for."""
+    model = Clique(6, 3, 0.6, field=0.5, outside=-0.45)
+    first, second = mode_ratios(model.ising(), 3)
+    p, spins = model.ising().probabilities, model.ising().spins[:, :3].sum(axis=1)
+    assert first == pytest.approx(p[spins == 3].min() / p[spins == -3].max())
+    assert second == pytest.approx(p[spins == -3].min() / p[abs(spins) == 1].max())
+    assert second == pytest.approx(np.exp(0.1)) and second < np.exp(2 * model.ferromagnet.margin)
+    for seed in range(20):  # with their sum it is
+        field, outside, margin = np.random.default_rng(seed).uniform(0.01, 0.2, 3)
+        sum_of_fields = 3 * field + 2 * outside
+        model = Clique(5, 3, sum_of_fields + margin, field=field, outside=-outside)
+        assert mode_ratios(model.ising(), 3)[1] > np.exp(2 * model.ferromagnet.margin_of_sum)

@@ -42,6 +42,7 @@ Blocks of sites (paper B)
     sequential_block_matrix, parallel_block_matrix    one site after another, and all at once
     block_gap                        spectral gap and Poincare constant
     best_masks                       the mask weights that mix fastest or learn best
+    mask_pair_matrix, closed_sets    the chain on pairs of state and mask, and why it is not ergodic
     tensorisation, log_sobolev       constants of relative entropy between bounds; decay
     dirichlet_form, variance, entropy    the functionals that these constants compare
     product_distance, block_forms    what one pass can draw; parallel_stationary: what it ends in
@@ -49,6 +50,7 @@ Models and learning (paper B)
     Ising, Clique                    small models in full, and the paper's condition
     ising_family                     exponential families to fit
     Pseudolikelihood, fit_pairs      loss, gradient, Hessian and the convex fit
+    added_information, mode_ratios   what one more hidden site adds; how likely the two modes are
     asymptotics, efficiency          covariance of the estimate, and its bound by the gap
 """
 

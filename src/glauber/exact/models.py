@@ -42,6 +42,7 @@ __all__ = [
     "ising_family",
     "ising_model",
     "ising_theta",
+    "mode_ratios",
     "state_counts",
 ]
 
@@ -313,6 +314,18 @@ class Clique:
     def all_ones(self) -> Bools:
         """R1 as a set of values of a: (size + 1,)."""
         return np.arange(self.size + 1) == self.size
+
+
+def mode_ratios(model: Ising, size: int) -> tuple[float, float]:
+    """Least p(R1) / p(R-1) and least p(R-1) / p(elsewhere), state by state, of the first sites.
+
+    Paper B, Proposition 8: with J_0 = J - the sum of the |h_i| the second is above e^(2 J_0); with
+    the largest |h_i| in its place it need not be.
+    """
+    inside, logs = model.spins[:, :size].sum(axis=1), model.log_weights
+    up, down = logs[inside == size], logs[inside == -size]
+    elsewhere = logs[np.abs(inside) < size]
+    return math.exp(up.min() - down.max()), math.exp(down.min() - elsewhere.max())
 
 
 @dataclass(frozen=True)

@@ -604,7 +604,7 @@ def greedy(model: Translator, memory: Memory) -> Hypotheses:
     total, done = torch.zeros(len(token), device=token.device), limit < 0
     cache, written = model.empty_cache(), []
     for step in range(int(limit.max()) + 1):
-        log_probs = _next(model, token, memory, cache)
+        log_probs = next_log_probs(model, token, memory, cache)
         chosen = torch.where(step >= limit, END, log_probs.argmax(1))
         gained = log_probs.gather(1, chosen[:, None])[:, 0]
         total = total + gained.masked_fill(done, 0.0)
@@ -629,7 +629,7 @@ def beam_search(model: Translator, memory: Memory, n_beams: int = 5) -> Hypothes
     done, cache = torch.zeros(rows * n_beams, dtype=torch.bool, device=device), model.empty_cache()
     first = torch.arange(rows, device=device)[:, None] * n_beams
     for step in range(int(limit.max()) + 1):
-        log_probs = _next(model, written[:, -1:], memory, cache)
+        log_probs = next_log_probs(model, written[:, -1:], memory, cache)
         log_probs = _close_finished(log_probs, done, step >= limit)
         reached = (total[:, :, None] + log_probs.unflatten(0, (rows, n_beams))).flatten(1)
         total, flat = reached.topk(n_beams, 1)
@@ -644,7 +644,7 @@ def beam_search(model: Translator, memory: Memory, n_beams: int = 5) -> Hypothes
     return _best(written[:, 1:].unflatten(0, (rows, n_beams)), total)
 
 
-def _next(model: Translator, token: Tensor, memory: Memory, cache: Cache) -> Tensor:
+def next_log_probs(model: Translator, token: Tensor, memory: Memory, cache: Cache) -> Tensor:
     """Log-probabilities (rows, vocab) of the token after `token` (rows, 1)."""
     log_probs = model.follow(token, memory, cache)[:, -1].float().log_softmax(-1)
     log_probs[:, FORBIDDEN] = -torch.inf

@@ -8,8 +8,10 @@ from glauber.exact.blocks.dynamics import (
     block_chain,
     block_gap,
     block_operator,
+    closed_sets,
     dirichlet_form,
     gibbs_matrix,
+    mask_pair_matrix,
     parallel_block_matrix,
     sequential_block_matrix,
     variance,
@@ -163,3 +165,41 @@ def test_what_is_refused():
         gibbs_matrix(uniform, Masks.uniform(Space(2, 16), 4))
     with pytest.raises(GlauberError, match=r"1,048,576 states .* 134,217,728 fit"):
         block_gap(np.full(2**20, 2.0**-20), Masks.uniform(Space(2, 20), 4))
+
+
+@pytest.mark.parametrize("adaptive", [False, True])
+def test_the_pair_chain_keeps_its_masks(adaptive):
+    """(C.23) entry by entry; Proposition 1 for functions of (X, K); and that it is not ergodic."""
+    model, rng = Ising.random(3, seed=2, strength=0.4), np.random.default_rng(4)
+    p, space = model.probabilities, model.space
+    masks = Masks.least_confident(space, p, 2) if adaptive else Masks.uniform(space, 2)
+    chances, states = masks.by_state, space.states().numpy()
+    by_hand = np.zeros((3, 8, 3, 8))
+    for slot, block in enumerate(masks.blocks):
+        seen = [site for site in range(3) if site not in block]
+        for x in range(8):
+            alike = (states[:, seen] == states[x, seen]).all(axis=1)
+            weights = p * chances[slot] * alike
+            by_hand[slot, x, slot] = weights / weights.sum()
+    matrix = mask_pair_matrix(p, masks)
+    np.testing.assert_allclose(matrix.toarray(), by_hand.reshape(24, 24), atol=1e-15)
+    weights = (chances * p).ravel()
+    np.testing.assert_allclose(weights @ matrix, weights, atol=1e-15)
+    f, g = rng.normal(size=(2, 3, 8))
+    moved = weights @ (f.ravel() * (g.ravel() - matrix @ g.ravel()))
+    assert dirichlet_form(p, masks, f, g) == pytest.approx(moved, abs=1e-14)
+    of_x = rng.normal(size=8)
+    each = np.broadcast_to(of_x, (3, 8))
+    assert dirichlet_form(p, masks, of_x) == pytest.approx(dirichlet_form(p, masks, each))
+    assert closed_sets(matrix) == 6  # three masks, each with two contexts of one visible site
+    of_k = np.zeros((3, 8))
+    of_k[0] = 1
+    assert abs(dirichlet_form(p, masks, of_k)) < 1e-30
+    assert closed_sets(gibbs_matrix(p, Masks.uniform(space, 1))) == 1
+
+
+def test_pairs_that_never_occur_are_no_states():
+    masks = Masks.adaptive(Space(2, 2), [(0, 1), (0,)], [[1, 0, 0, 1], [0, 1, 1, 0]])
+    matrix = mask_pair_matrix(np.full(4, 0.25), masks)
+    np.testing.assert_allclose(matrix.sum(axis=1), 1)
+    assert matrix.shape == (4, 4) and closed_sets(matrix) == 3

@@ -4,6 +4,8 @@ import numpy as np
 import pytest
 
 from glauber.exact import Space
+from glauber.exact.blocks.dynamics import gibbs_matrix
+from glauber.exact.blocks.masks import Masks
 from glauber.exact.blocks.products import block_forms, product_distance
 from glauber.exact.models import Ising
 from glauber.foundation.errors import GlauberError
@@ -45,3 +47,12 @@ def test_what_is_refused():
         product_distance(np.ones((2, 2)))
     with pytest.raises(GlauberError, match="k must be from 1 to 2"):
         block_forms(np.full(4, 0.25), Space(2, 2), 3)
+
+
+def test_a_random_site_makes_even_one_site_steps_a_mixture():
+    """Two fair bits from 00: (1/2, 1/4, 1/4, 0), whose determinant is -1/16."""
+    row = gibbs_matrix(np.full(4, 0.25), Masks.uniform(Space(2, 2), 1)).toarray()[0]
+    np.testing.assert_allclose(row, [0.5, 0.25, 0.25, 0])
+    assert product_distance(row.reshape(2, 2)).at_least == pytest.approx(0.0625)
+    given = gibbs_matrix(np.full(4, 0.25), Masks.weighted(Space(2, 2), [(0,), (1,)], [1, 1e-300]))
+    assert product_distance(given.toarray()[0].reshape(2, 2)).is_product

@@ -15,6 +15,7 @@ from glauber.exact.blocks.tensorisation import (
     entropy_constant_bound,
     log_sobolev,
     population_bound,
+    roots_dissipated,
     tensorisation,
     tensorisation_sides,
 )
@@ -311,3 +312,39 @@ def test_entropy_bounds_variance_with_the_constant_one(least):
     )
     ratio = (mean - (g @ p) ** 2)[entropy > 1e-9] / entropy[entropy > 1e-9]
     assert ratio.max() <= 1 and ratio[-1] == pytest.approx(least / -np.log(1 - least))
+
+
+@pytest.mark.parametrize("share", [0.5, 0.3, 0.05])
+def test_the_log_sobolev_constant_of_one_bit_is_the_closed_form(share):
+    """Diaconis and Saloff-Coste (1996, Theorem A.2)."""
+    found = log_sobolev(np.array([share, 1 - share]), Masks.uniform(Space(2, 1), 1), modified=False)
+    exact = 2.0 if share == 0.5 else math.log((1 - share) / share) / (1 - 2 * share)
+    assert found.lower == pytest.approx(exact, rel=1e-6)
+    assert found.lower <= found.upper * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_tensorisation_is_between_both_log_sobolev_constants(seed):
+    """Paper B, section 2.3: side by side for every r, and so for the constants."""
+    family, theta = random_family((0, 1, 2, 3, 5, 6)[seed])
+    law, rng = family.distribution(theta), np.random.default_rng(seed)
+    masks = (random_weighted, random_adaptive)[seed % 2](family.space, rng)
+    standard = log_sobolev(law, masks, modified=False, n_starts=2)
+    assert 2 * block_gap(law, masks).poincare <= standard.lower * (1 + 1e-9)
+    assert standard.lower <= standard.upper * (1 + 1e-9)
+    assert tensorisation(law, masks, n_starts=2).lower <= standard.upper
+    for _ in range(100):
+        log_r = np.log(rng.dirichlet(np.full(law.size, rng.choice([0.2, 1.0, 5.0]))) + 1e-12)
+        log_r -= np.log(np.exp(log_r).sum())
+        _kl, roots, _above, slope = roots_dissipated(law, masks)(log_r)
+        root = np.exp(log_r / 2 - np.log(law) / 2)
+        assert roots == pytest.approx(dirichlet_form(law, masks, root), abs=1e-13)
+        inside = tensorised(law, masks)(log_r)[1]
+        assert roots <= inside * (1 + 1e-9)
+        assert inside <= dissipated(law, masks)(log_r)[1] * (1 + 1e-9)
+    step = rng.normal(size=law.size) * 1e-7
+    step -= step @ np.exp(log_r)
+    ahead, behind = (roots_dissipated(law, masks)(log_r + sign * step)[1] for sign in (1, -1))
+    assert (ahead - behind) / 2 == pytest.approx(
+        slope @ (np.exp(log_r) * step), rel=1e-4, abs=1e-12
+    )

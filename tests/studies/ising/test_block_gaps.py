@@ -4,6 +4,9 @@ import numpy as np
 import pytest
 
 from glauber import ising
+from glauber.exact import block_gap
+from glauber.exact.blocks.pseudolikelihood import Pseudolikelihood, asymptotics
+from glauber.exact.models import Ising, ising_family, ising_theta
 from glauber.foundation.errors import GlauberError
 
 
@@ -51,3 +54,19 @@ def test_gap_of_random_models():
 def test_bad_input_is_one_sentence(given, said):
     with pytest.raises(GlauberError, match=said):
         ising.gap(**given)
+
+
+def test_masks_that_mix_fastest_are_not_those_that_learn_best():
+    """Each search against the other's criterion, recomputed from the weights."""
+    found = ising.gap(sites=5, clique=3, field=0.1, couplings=[0.5], blocks=[1], search=True).better
+    fastest, learning = found
+    model = Ising.clique(5, 3, coupling=0.5, field=0.1)
+    family, theta = ising_family(5), ising_theta(model)
+    traces = [
+        asymptotics(Pseudolikelihood(family, each.best.masks), theta).trace() for each in found
+    ]
+    gaps = [block_gap(model.probabilities, each.best.masks).value for each in found]
+    assert fastest.other == pytest.approx(traces[0]) and learning.other == pytest.approx(gaps[1])
+    assert fastest.other > learning.best.uniform > learning.best.value == pytest.approx(traces[1])
+    assert fastest.best.uniform < learning.other < fastest.best.value == pytest.approx(gaps[0])
+    assert fastest.record()["other"]["criterion"] == "trace"

@@ -5,12 +5,12 @@ import math
 import numpy as np
 import pytest
 
-from glauber.exact.blocks.dynamics import block_gap
+from glauber.exact.blocks.dynamics import block_gap, possible_conditionals
 from glauber.exact.blocks.masks import Masks
 from glauber.exact.blocks.pseudolikelihood import Pseudolikelihood, all_masks
 from glauber.exact.blocks.tensorisation import entropy_constant_bound, excess_loss, population_bound
 from glauber.exact.models import Ising, ising_family
-from glauber.exact.space import Space
+from glauber.exact.space import Space, conditional, over_block
 from glauber.exact.stationary import total_variation
 from glauber.foundation.errors import GlauberError
 from glauber.studies.ising.finite_sample_bound import (
@@ -18,6 +18,7 @@ from glauber.studies.ising.finite_sample_bound import (
     bound,
     box_margin,
     cover_of_box,
+    deviations,
     finite_sample_bound,
 )
 from small_families import random_adaptive, random_family, random_weighted
@@ -132,3 +133,51 @@ def test_the_excess_loss_bounds_the_distance(seed):
 def test_the_study_refuses_in_one_sentence(given, said):
     with pytest.raises(GlauberError, match=said):
         bound(**given)
+
+
+def test_simulated_deviations_stay_below_the_lemmas():
+    """Lemmas 7 and 8 and their corollaries, the bounds by hand; the Hoeffding step is empty."""
+    found = deviations(3, 200, 50, coupling=0.1, repetitions=300, seed=1)
+    p = Ising.clique(3, 3, coupling=0.1).probabilities
+    beta = possible_conditionals(p, Masks.uniform(Space(2, 3), 1)).min()
+    assert found.log_margin == pytest.approx(math.log(1 / beta))
+    first, second = math.sqrt(2**8 * 8 / (50 * 0.05)), math.sqrt(math.log(4 / 0.05) / 400)
+    assert found.corollary_1 == pytest.approx((first + second) * math.log(1 / beta))
+    assert found.lemma_8 == pytest.approx(math.sqrt(8**3 / (16 * 0.05 * 200)))
+    assert found.hoeffding == pytest.approx(
+        math.sqrt(math.log(2 / 0.05) / 400) * math.log(1 / beta)
+    )
+    assert found.outside == (0, 0, 0, 0) and found.sequence_step < 1e-12
+    assert 0 < found.empirical < found.uniform < found.corollary_1 < found.corollary_2
+    assert found.hoeffding / 20 < found.population < found.hoeffding
+    # Eight shares of 200 samples: the mean distance, by the normal approximation of each.
+    expected = np.sqrt(p * (1 - p) / 200).sum() / math.sqrt(2 * math.pi)
+    assert expected < found.total_variation < 2 * expected
+    assert 0 < found.largest_kl <= found.log_margin  # Proposition 7
+    masks, longer, wider = (
+        deviations(3, 200, 5000),
+        deviations(3, 20_000, 50),
+        deviations(4, 200, 50),
+    )
+    for each in (masks, longer):  # Remark 4
+        assert each.corollary_1 < found.corollary_1 and each.empirical < found.empirical
+    assert wider.corollary_1 > found.corollary_1 and wider.empirical > found.empirical
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_the_kl_of_conditionals_is_at_most_the_log_of_the_margin(seed):
+    """Proposition 7, with adaptive masks and distributions that have zeros."""
+    family, theta = random_family(seed)
+    rng, q = np.random.default_rng(seed), family.distribution(theta)
+    masks = random_adaptive(family.space, rng)
+    beta = possible_conditionals(q, masks).min()
+    for _ in range(20):
+        r = rng.dirichlet(np.full(q.size, 0.2)) * (rng.random(q.size) > 0.2)
+        for slot, block in enumerate(masks.blocks):
+            shares = [
+                conditional(each * masks.chances[slot] + 1e-290, family.space, block)
+                for each in (r, q)
+            ]
+            kl = over_block(shares[0] * np.log(shares[0] / shares[1]), family.space, block)
+            seen = over_block(r * masks.chances[slot], family.space, block) > 1e-200
+            assert kl[seen].min() > -1e-9 and kl[seen].max() <= math.log(1 / beta) * (1 + 1e-9)

@@ -126,3 +126,35 @@ def test_two_repetitions_have_no_standard_error():
     few = ising.errors(sites=3, samples=[1000], repetitions=2)
     assert "+-" not in str(few) and few.to_dict()["rows"][0]["standard_error"] == [None]
     assert "+-" in str(ising.errors(sites=3, samples=[1000], repetitions=3))
+
+
+def test_adaptive_masks_in_fits_and_errors():
+    """The errors of 300 repetitions against the exact trace, and the level of the sandwich."""
+    curves = ising.errors(
+        coupling=0.3, samples=[4000], blocks=[1], repetitions=300, adaptive=True, seed=2
+    )
+    assert curves.traces[0] == pytest.approx(79.355, abs=1e-3)  # uniform masks: 121.7
+    assert abs(curves.mean - curves.predicted) < 3 * curves.standard_error + 0.02 * curves.predicted
+    share = float(curves.within_trace[0, 0])
+    assert share == pytest.approx(curves.within[0], abs=3 * np.sqrt(0.25 / 300))
+    model = Ising.clique(3, 3, coupling=0.2, field=0.1)
+    truth = np.array([0.1] * 3 + [0.2] * 3)
+    inside = []
+    for seed in range(60):  # chosen by a first fit to the same rows
+        found = ising.fit(data=model.sample(4000, seed=seed).astype(int), adaptive=True, seed=seed)
+        inside.append(abs(found.estimate - truth) <= 1.96 * found.standard_error)
+    assert np.mean(inside) == pytest.approx(0.95, abs=0.035)  # 360 intervals
+    told = ising.fit(adaptive=True, samples=20_000)
+    assert told.masks == "1, adaptive" and told.truth is not None
+    plain = ising.fit(samples=20_000)
+    assert told.expected_squared_error < plain.expected_squared_error
+    for given in (dict(sites=20, graph="chain"), dict(masks="tiles"), dict(graph="chain")):
+        with pytest.raises(GlauberError, match="adaptive masks need"):
+            ising.fit(adaptive=True, **given)
+
+
+def test_what_a_sample_costs_stands_next_to_what_it_teaches():
+    rows = ising.covariance(coupling=0.05).rows
+    assert [row.trace_per_filling for row in rows] == [row.trace * 2**row.k for row in rows]
+    assert np.argmin([row.trace_per_filling for row in rows]) == 0  # the smallest masks
+    assert rows[-1].divergence == pytest.approx(5.0) and 0.5 < rows[0].within_trace < 0.62

@@ -1,18 +1,26 @@
 """Propositions 4 and 5 and corollary 3 beside the exact chains."""
 
+from itertools import combinations
 from math import comb, exp, log
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from glauber import ising
+from glauber.exact import parallel_matrix
+from glauber.exact.blocks.dynamics import gibbs_matrix
+from glauber.exact.blocks.masks import Masks
 from glauber.exact.hitting_times import arrival_within
 from glauber.exact.models import Clique
 from glauber.foundation.errors import GlauberError
 from glauber.studies.ising.sampler_separation import (
+    clique_is_hidden,
     corollary_size,
+    corollary_steps,
     gibbs_horizon,
     parallel_horizon,
+    proof_steps,
     separation,
     separation_of,
     stuck_constant,
@@ -82,3 +90,50 @@ def test_a_chance_below_all_floats_is_refused_in_a_sentence():
         with pytest.raises(GlauberError, match="delta is 1e-320, but it must be at least 1e-300"):
             study(delta=1e-320)
     assert corollary_size(10**6, 1e-300) == 5656
+
+
+@pytest.mark.parametrize(("sites", "size", "k"), [(6, 4, 5), (5, 5, 5), (7, 4, 4)])
+def test_the_steps_of_both_proofs_by_enumeration(sites, size, k):
+    """Both sides of every inequality, over all blocks and states of the full model."""
+    model = Clique(sites, size, coupling=1.1, field=0.05)
+    full = model.ising()
+    blocks = list(combinations(range(sites), k))
+    hidden = sum(set(range(size)) <= set(block) for block in blocks) / len(blocks)
+    assert clique_is_hidden(model, k) == pytest.approx(hidden)
+    arrival, in_step, up, leaves, longer = proof_steps(model, k, 3)
+    inside = full.spins[:, :size].sum(axis=1)
+    assert arrival.larger == pytest.approx(full.probabilities[inside == size].sum())
+    matrix = gibbs_matrix(full.probabilities, Masks.uniform(full.space, k)).toarray()
+    assert in_step.larger == pytest.approx(matrix[:, inside == size].sum(axis=1).min())
+    low = inside <= -2
+    fields = full.fields + 2 * full.spins @ full.couplings
+    ones = 1 / (1 + np.exp(-2 * fields))[low][:, :size]
+    assert ones.max() <= up.smaller * (1 + 1e-12)  # equal where the others can sum to -1
+    assert size % 2 or up.smaller == pytest.approx(ones.max())
+    parallel = parallel_matrix(full.joint(), full.space)
+    stays = np.where(low[:, None] & low, np.asarray(parallel), 0.0)
+    assert leaves.smaller == pytest.approx(1 - stays[low].sum(axis=1).min(), abs=1e-12)
+    cubed = np.linalg.matrix_power(stays, 3)
+    assert longer.smaller == pytest.approx(1 - cubed[low].sum(axis=1).min(), abs=1e-12)
+    for step in (arrival, in_step, up, leaves, longer):
+        assert step.smaller <= step.larger + 1e-12
+
+
+@pytest.mark.parametrize(("n_steps", "delta"), [(1, 0.5), (1, 0.99), (50, 0.1), (1000, 0.01)])
+def test_the_steps_of_corollary_3(n_steps, delta):
+    for step in corollary_steps(n_steps, delta):
+        assert step.smaller <= step.larger * (1 + 1e-9)
+
+
+def test_a_random_start_is_stuck_about_every_second_time():
+    """The binomial tail by the binomial distribution of SciPy, and the arrival from any start."""
+    for size in (2, 5, 12, 25):
+        found = separation_of(1, 0.5, size)
+        assert found.low_start == pytest.approx(stats.binom.cdf((size - 2) // 2, size, 0.5))
+        assert found.low_start >= 0.18
+    found = separation_of(2, 0.5, 4)
+    full = found.model.ising()
+    chain = np.asarray(parallel_matrix(full.joint(), full.space))
+    chain[-1] = np.eye(16)[-1]  # R1 is never left again
+    arrives = np.linalg.matrix_power(chain, 2)[:, -1].mean()
+    assert found.random_arrives == pytest.approx(arrives)

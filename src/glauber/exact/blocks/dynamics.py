@@ -26,7 +26,8 @@ from operator import add
 from typing import Literal
 
 import numpy as np
-from scipy.sparse import csr_array
+from scipy.sparse import block_diag, csr_array
+from scipy.sparse.csgraph import connected_components
 from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh
 
 from glauber.exact.blocks.masks import Block, Masks, log_given_mask
@@ -47,9 +48,11 @@ __all__ = [
     "Gap",
     "block_chain",
     "block_gap",
+    "closed_sets",
     "dirichlet_form",
     "entropy",
     "gibbs_matrix",
+    "mask_pair_matrix",
     "parallel_block_matrix",
     "sequential_block_matrix",
     "variance",
@@ -168,19 +171,42 @@ def block_operator(distribution: Floats, masks: Masks) -> LinearOperator:
 
 
 def dirichlet_form(distribution: Floats, masks: Masks, f: Floats, g: Floats | None = None) -> float:
-    """E(f, g) = E_K E over (x_{-K}, K) of Cov(f, g | x_{-K}, K), for functions f and g (size,).
+    """E(f, g) = E_K E over (x_{-K}, K) of Cov(f, g | x_{-K}, K), for functions f and g.
 
-    It equals the mean of f (g - P g) under p. E(f, f) if only f is given.
+    Functions of X are (size,), those of (X, K) are (blocks, size). It equals the mean of
+    f (g - P g) under p, or under p(X) p_K(K | X) with P the pair chain (paper B, Proposition 1).
+    E(f, f) if only f is given.
     """
     other = f if g is None else g
     inside = mask_conditionals(distribution, masks)
 
     def apart(values: Floats) -> Floats:
         """f less its mean given (x_{-K}, K): (blocks, size)."""
-        rows = zip(inside, masks.blocks, strict=True)
-        return np.stack([values - over_block(q * values, masks.space, b) for q, b in rows])
+        each = np.broadcast_to(values, masks.by_state.shape)
+        rows = zip(each, inside, masks.blocks, strict=True)
+        return np.stack([v - over_block(q * v, masks.space, b) for v, q, b in rows])
 
     return float((masks.by_state * distribution * apart(f) * apart(other)).sum())
+
+
+def mask_pair_matrix(distribution: Floats, masks: Masks) -> csr_array:
+    """The chain on pairs (K, X) as paper B writes it, (C.23): (pairs, pairs), those that occur.
+
+    P((X, K), (Y, L)) = [K = L] [X_{-K} = Y_{-K}] p(Y_K | X_{-K}, K). It keeps p(X) p_K(K | X), but
+    neither K nor X_{-K} ever changes: it is not ergodic, functions of both have Dirichlet form 0,
+    and no Poincare constant is finite.
+    """
+    _check_entries(masks)
+    inside = mask_conditionals(distribution, masks)
+    rows = zip(inside, masks.blocks, strict=True)
+    joined = block_diag([block_matrix(masks.space, block, q) for q, block in rows], format="csr")
+    occurs = np.flatnonzero(masks.by_state.ravel() > 0)
+    return csr_array(joined[occurs][:, occurs])
+
+
+def closed_sets(matrix: csr_array) -> int:
+    """Into how many sets, none of which is ever left, a chain that keeps a distribution falls."""
+    return int(connected_components(matrix != 0, connection="strong")[0])
 
 
 def variance(distribution: Floats, f: Floats) -> float:

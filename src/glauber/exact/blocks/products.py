@@ -1,9 +1,10 @@
 """What one pass can draw, product distributions, and what repeated passes end in.
 
 One pass gives each hidden site its own distribution, so the tokens are independent: products and
-nothing else (propositions 2 and 3). The nearest product to a distribution q in KL(q || r) is the
-product of its marginals, at the total correlation. In total variation there is no formula; it lies
-between two numbers:
+nothing else (paper B, proposition 3; proposition 2, that networks for deterministic chains exist,
+has nothing to compute). The nearest product to a distribution q in KL(q || r) is the product of its
+marginals, at the total correlation. In total variation there is no formula; it lies between two
+numbers:
     max over sets A, B of |q(A x B) - q(A) q(B)|  <=  distance  <=  TV(q, product of marginals).
 The left side holds because r(A x B) - r(A) r(B) is 0 for a product, and moves by at most the
 total variation.

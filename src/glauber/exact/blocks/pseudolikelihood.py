@@ -30,16 +30,19 @@ sandwich covariance: it holds where no theta is right, too, and then S differs f
 """
 
 from dataclasses import dataclass
+from functools import partial
+from itertools import combinations
 from math import comb
 from typing import Literal, Self
 
 import numpy as np
-from scipy.optimize import minimize
+from scipy.integrate import quad
+from scipy.optimize import brentq, minimize
 
 from glauber.exact.blocks.dynamics import Gap, block_gap
 from glauber.exact.blocks.masks import Masks, log_given_mask
 from glauber.exact.models import Family, check_block_size, check_fits
-from glauber.exact.space import Bools, Floats, over_block
+from glauber.exact.space import Bools, Floats, conditional, over_block
 from glauber.foundation.errors import GlauberError
 
 __all__ = [
@@ -47,6 +50,7 @@ __all__ = [
     "Efficiency",
     "Fit",
     "Pseudolikelihood",
+    "added_information",
     "all_masks",
     "asymptotics",
     "draw_counts",
@@ -59,6 +63,9 @@ __all__ = [
 
 NEWTON_STEPS = 60  # of Newton; from zero it needs about ten where an estimate exists
 CONVERGED_STEP = 1e-8  # a Newton step below this ends the search: the next one is its square
+NODES = 18  # of the contour; with more, rounding grows
+LARGEST_TERM = 10.0  # its logarithm
+FEW_WEIGHTS = 15  # equal ones
 FLAT = 1e-9  # curvature below which a direction counts as undetermined
 
 
@@ -311,6 +318,35 @@ class Asymptotics:
         """n times the mean squared error of the estimate, for large n."""
         return float(np.trace(self.covariance(per_sample)))
 
+    def share_within(self, multiple: float = 1.0, per_sample: int | None = 1) -> float:
+        """The chance, for large n, that the squared error is at most a multiple of trace / n.
+
+        The error is a sum of independent Z_i^2 with the eigenvalues of the covariance as weights w.
+        Talbot's contour inverts its Laplace transform, prod (1 + 2 w_i s)^(-1/2) / s (Abate and
+        Valko 2004); with many weights alike it loses digits, and Imhof's (1961) integral falls
+        fast. Exact up to about 1e-7.
+        """
+        weights = np.linalg.eigvalsh(self.covariance(per_sample))
+        weights = np.maximum(weights / weights.sum(), 0.0)
+        angles = np.arange(1, NODES) * np.pi / NODES
+        scale, cot = 2 * NODES / (5 * multiple), 1 / np.tan(angles)
+        nodes = np.append(scale, scale * angles * (cot + 1j))
+        slopes = np.append(0.5, 1 + 1j * (angles + (angles * cot - 1) * cot))
+        logs = multiple * nodes - np.log1p(2 * weights * nodes[:, None]).sum(axis=1) / 2
+        if logs.real.max() < LARGEST_TERM and (weights**2).sum() > 1 / FEW_WEIGHTS:
+            return float(scale / NODES * (np.exp(logs) / nodes * slopes).real.sum())
+
+        def integrand(u: float) -> float:
+            angle = (np.arctan(weights * u).sum() - multiple * u) / 2
+            return float(np.sin(angle) * np.exp(-np.log1p((weights * u) ** 2).sum() / 4) / u)
+
+        return float(0.5 - quad(integrand, 0, np.inf, limit=500)[0] / np.pi)
+
+    def quantile(self, level: float, per_sample: int | None = 1) -> float:
+        """The quantile of the squared error for large n, in multiples of trace / n."""
+        reached = partial(self.share_within, per_sample=per_sample)
+        return float(brentq(lambda multiple: reached(multiple) - level, 0.1, 8.0, xtol=1e-9))
+
 
 def asymptotics(
     problem: Pseudolikelihood, theta: Floats, *, under: Floats | None = None
@@ -329,6 +365,30 @@ def asymptotics(
         mean += chance * score
     hessian = problem.hessian(theta, all_masks(distribution, problem.masks))
     return Asymptotics(hessian, pairs, (mean * distribution) @ mean.T)
+
+
+def added_information(family: Family, theta: Floats, k: int) -> Floats:
+    """C (d, d) with H of k + 1 = H of k + C: what one more hidden site adds (paper B, (B.16)).
+
+    C = E over blocks S of k sites and a site a outside of Cov(grad log p(x_a | all but S and a)),
+    where that score is E[T | x_{-S}] - E[T | x_{-S - a}]; so C is never negative. For k = N - 1 its
+    rank is at most N (tokens - 1), so with more parameters the increase is not strict.
+    """
+    space, distribution = family.space, family.distribution(theta)
+    check_block_size(k + 1, space.length)
+
+    def mean_without(block: tuple[int, ...]) -> Floats:
+        inside = conditional(distribution, space, block)
+        return over_block(inside * family.statistics, space, block)
+
+    total, count = np.zeros((family.n_parameters,) * 2), 0
+    for block in combinations(range(space.length), k):
+        own = mean_without(block)
+        for site in sorted(set(range(space.length)) - set(block)):
+            score = own - mean_without(tuple(sorted((*block, site))))
+            total += (score * distribution) @ score.T
+            count += 1
+    return total / count
 
 
 def fisher_information(family: Family, theta: Floats) -> Floats:
@@ -366,6 +426,11 @@ class Efficiency:
     def bound_trace(self) -> float:
         """C times the trace of I^-1: an upper bound on the trace of Gamma."""
         return self.gap.poincare * float(np.trace(invert(self.information)))
+
+    @property
+    def divergence(self) -> float:
+        """n times KL(p, p_hat) for large n: the trace of I Gamma / 2, at least d / 2."""
+        return float(np.trace(self.information @ self.asymptotics.covariance())) / 2
 
     @property
     def slack(self) -> float:

@@ -1,10 +1,13 @@
 """The relative entropy that one step of block dynamics removes: constants and their bounds.
 
-Two constants of a distribution q and masks, both the least C, over all distributions r, in
+Three constants of a distribution q and masks, each the least C, over all distributions r, in
     block approximate tensorisation:  KL(r||q) <= C E_{X~r} E_K KL(r(.|X_{-K},K) || q(.|X_{-K},K)),
-    modified log-Sobolev:             KL(r||q) <= C E(f, log f),  f = r/q, E the Dirichlet form.
-Neither has a formula. The best r found gives a lower bound; linearising at q gives another one,
-the Poincare constant (half of it for the second). There are two upper bounds.
+    modified log-Sobolev:             KL(r||q) <= C E(f, log f),  f = r/q, E the Dirichlet form,
+    log-Sobolev:                      KL(r||q) <= C E(sqrt f, sqrt f).
+None has a formula. The best r found gives a lower bound; linearising at q gives another one,
+the Poincare constant (half of it for the second, twice for the third). There are two upper bounds,
+of which the third constant has the first only. Given (x_{-K}, K), Var(sqrt f) <= Ent(f) <=
+Cov(f, log f), so that modified log-Sobolev <= tensorisation <= log-Sobolev, as paper B says.
 
 By the gap. With s the least probability of a state, Diaconis and Saloff-Coste (1996, Corollary A.4)
 give E(g, g) >= a Ent(g^2) with a = gap (1 - 2s) / log(1/s - 1), or gap / 2 where s = 1/2. For g >=
@@ -42,6 +45,7 @@ from glauber.exact.blocks.dynamics import (
     Gap,
     block_chain,
     block_gap,
+    block_operator,
     mask_conditionals,
     possible_conditionals,
 )
@@ -112,12 +116,22 @@ def tensorisation(
 
 
 def log_sobolev(
-    distribution: Floats, masks: Masks, *, n_starts: int = 6, seed: int = 0
+    distribution: Floats,
+    masks: Masks,
+    *,
+    modified: bool = True,
+    n_starts: int = 6,
+    seed: int = 0,
 ) -> Constant:
-    """The modified log-Sobolev constant of a positive distribution (size,)."""
+    """The log-Sobolev constant of a positive distribution (size,), modified or standard."""
     check_positive(distribution, masks.space)
     gap = block_gap(distribution, masks)
     starts = [*_tilts(distribution, gap), *_random(distribution, n_starts, seed)]
+    if not modified:
+        sides = roots_dissipated(distribution, masks)
+        starts += _corners(distribution, sides)
+        above = UpperBound(bound_by_gap(distribution, gap), "spectral gap and least probability")
+        return _best(sides, starts, 2 * gap.poincare, above)
     sides = dissipation_sides(distribution, masks)
     return _best(
         sides,
@@ -161,6 +175,21 @@ def dissipation_sides(distribution: Floats, masks: Masks) -> Sides:
         left = r - chain.rmatvec(r)
         slope = ratio - chain.matvec(ratio) + left / r
         return float(r @ ratio), float(left @ ratio), ratio, slope
+
+    return sides
+
+
+def roots_dissipated(distribution: Floats, masks: Masks) -> Sides:
+    """KL(r||q) and E(sqrt f, sqrt f) = 1 - sqrt(r) M sqrt(r), with their derivatives."""
+    operator = block_operator(distribution, masks)
+    if distribution.size <= DENSE:
+        operator = aslinearoperator(operator @ np.eye(distribution.size))
+    logs = np.log(distribution)
+
+    def sides(log_r: Floats) -> tuple[float, float, Floats, Floats]:
+        root, ratio = np.exp(log_r / 2), log_r - logs
+        left = root - operator @ root
+        return float(root**2 @ ratio), float(root @ left), ratio, left / root
 
     return sides
 

@@ -8,8 +8,20 @@ import numpy as np
 from numpy.typing import NDArray
 from plotly.colors import sample_colorscale
 
-from glauber.interfaces.plots.chart import AMBER, BLUE, COLOURS, GREEN, INK, ORANGE, QUIET, Chart
+from glauber.interfaces.plots.chart import (
+    AMBER,
+    BLUE,
+    COLOURS,
+    GREEN,
+    INK,
+    ORANGE,
+    QUIET,
+    Chart,
+    bars,
+    ends,
+)
 from glauber.studies.ising.block_gaps import Dependency
+from glauber.studies.ising.error_amplification import Amplified
 from glauber.studies.ising.error_curves import ErrorCurves
 from glauber.studies.ising.mode_race import Race, Runner
 from glauber.studies.ising.sampler_separation import Separation
@@ -186,18 +198,46 @@ def plot_dependency(rows: Sequence[Dependency]) -> Chart:
     return chart
 
 
+def plot_amplification(rows: Sequence[Amplified]) -> Chart:
+    """Distance of the stationary distribution over the error of a conditional, against J."""
+    chart = Chart(
+        "Errors of conditionals grow in the stationary distribution",
+        "total variation from p over the mean error of a conditional; bars: 95% intervals; free: "
+        "independent errors, joint: errors of a joint distribution; dotted: bounds",
+        x=dict(title="coupling J", tickformat="~g"),
+        y=dict(title="ratio") | LOG,
+        height=380,
+        showlegend=True,
+    )
+    for kind, color in (("free", ORANGE), ("joint", BLUE)):
+        own = [row for row in rows if row.errors == kind]
+        x, values = [row.coupling for row in own], [row.amplification for row in own]
+        chart.line(x, [row.bound.value for row in own], color=color, width=1.5, dash="dot")
+        chart.dots(
+            x,
+            [value.value for value in values],
+            kind,
+            f"{kind}, J = %{{x:g}}: %{{y:.3g}}",
+            color=color,
+            size=8,
+            error=bars(values),
+        )
+    return chart
+
+
 def plot_race(races: Sequence[Race], *, up_to: float | None = None) -> Chart:
     """Exact mean steps of each k as lines, simulated means as dots, on a logarithmic axis.
 
-    `up_to` cuts the axis there, so that the fast samplers are distinguishable.
+    As in the paper's figure, bars are half a standard deviation and a chain that has not arrived
+    counts with the budget. `up_to` cuts the axis there, to tell the fast samplers apart.
     """
     first = races[0]
     cut = {} if up_to is None else dict(range=[-0.1, float(np.log10(up_to))], dtick=1)
     chart = Chart(
         "Steps from all -1 to all 1 in the clique" + (", the fast ones" if cut else ""),
         f"N = {first.model.n_sites}, |C| = {first.model.size}, h = {first.model.field:g}; lines: "
-        f"exact means; dots: simulated, where all chains came; dotted: the budget of "
-        f"{first.budget:,} steps",
+        f"exact means; dots: simulated, bars of half a standard deviation; open: some chains did "
+        f"not arrive and count with the budget of {first.budget:,} steps (dotted)",
         x=dict(title="coupling J", tickformat="~g"),
         y=dict(title="steps", nticks=12) | POWERS | cut,
         height=500,
@@ -225,21 +265,32 @@ def _add_runners(
     """The exact means of one sampler as a line, the simulated ones as dots."""
     hover, means = f"{name}, J = %{{x:g}}: ", [runner.mean for runner in runners]
     chart.line(couplings, means, name, f"{hover}mean %{{y:.3g}} steps", color=color, dash=dash)
-    arrived = [
-        (coupling, runner.simulated)
-        for coupling, runner in zip(couplings, runners, strict=True)
-        if runner.simulated is not None and runner.simulated.arrived.all()
-    ]
-    chart.dots(
-        [coupling for coupling, _ in arrived],
-        [simulated.mean for _, simulated in arrived],
-        "",
-        f"{hover}simulated %{{y:.3g}}",
-        color=color,
-        size=6,
-        line=dict(color=INK, width=0.5),
-        error=dict(array=[simulated.standard_error for _, simulated in arrived], width=3),
-    )
+    for symbol, complete in (("circle", True), ("circle-open", False)):
+        simulated = [
+            (coupling, runner.simulated)
+            for coupling, runner in zip(couplings, runners, strict=True)
+            if runner.simulated is not None and runner.simulated.arrived.all() == complete
+        ]
+        if not simulated:
+            continue
+        spreads = [(arrivals.mean, arrivals.deviation / 2) for _, arrivals in simulated]
+        chart.dots(
+            [coupling for coupling, _ in simulated],
+            [mean for mean, _ in spreads],
+            "",
+            f"{hover}simulated %{{y:.3g}}, %{{customdata}} arrived",
+            color=color,
+            size=6,
+            symbol=symbol,
+            line=dict(color=INK, width=0.5) if complete else dict(width=1.5),
+            error=dict(width=3)
+            | ends(
+                [mean for mean, _ in spreads],
+                [max(mean - half, mean / 10) for mean, half in spreads],
+                [mean + half for mean, half in spreads],
+            ),
+            trace=dict(customdata=[int(arrivals.arrived.sum()) for _, arrivals in simulated]),
+        )
 
 
 def plot_separation(rows: Sequence[Separation]) -> Chart:

@@ -16,6 +16,7 @@ STUDIES = {
     "errors": "studies.ising.error_curves",
     "bound": "studies.ising.finite_sample_bound",
     "gap": "studies.ising.block_gaps",
+    "amplification": "studies.ising.error_amplification",
     "race": "studies.ising.mode_race",
     "separation": "studies.ising.sampler_separation",
 }

@@ -63,6 +63,9 @@ class MaskSize:
     masks: Literal["uniform", "adaptive"]
     trace: float  # n times the squared error with one random mask per sample
     trace_all_masks: float  # the same with all masks averaged
+    trace_per_filling: float  # trace times the 2^k fillings that a sample costs
+    within_trace: float  # chance that the squared error is at most trace / n, for large n
+    divergence: float  # n times KL(p, p_hat), for large n
     poincare: float
     gap_error: float
     bound: float  # upper bound on the trace: poincare times that of maximum likelihood
@@ -87,6 +90,9 @@ def _mask_size(
         masks=masks,
         trace=here.trace(),
         trace_all_masks=here.trace(None),
+        trace_per_filling=here.trace() * 2**k,
+        within_trace=here.share_within(),
+        divergence=result.divergence,
         poincare=result.gap.poincare,
         gap_error=result.gap.error,
         bound=result.bound_trace,
@@ -105,15 +111,17 @@ class Covariances(Result):
     parameters: int  # of the model
 
     def lines(self) -> Iterable[str]:
-        heads = ("k", "masks", "trace", "all masks", "C", "bound", "H - I/C", "H - H before")
-        yield "".join(f"{head:>13}" for head in heads)
+        heads = ("k", "masks", "trace", "x 2^k", "all masks", "C", "bound", "H - I/C", "H - before")
+        yield "".join(f"{head:>11}" for head in heads)
         for row in self.rows:
             growth = "" if row.growth is None else f"{row.growth:.1e}"
             yield (
-                f"{row.k:>13}{row.masks:>13}{row.trace:>13.4g}{row.trace_all_masks:>13.4g}"
-                f"{row.poincare:>13.4g}{row.bound:>13.4g}{row.slack:>13.1e}{growth:>13}"
+                f"{row.k:>11}{row.masks:>11}{row.trace:>11.4g}{row.trace_per_filling:>11.4g}"
+                f"{row.trace_all_masks:>11.4g}{row.poincare:>11.4g}{row.bound:>11.4g}"
+                f"{row.slack:>11.1e}{growth:>11}"
             )
         yield "trace: n times the squared error with one random mask per sample, many n; exact"
+        yield "x 2^k: the same at equal cost, where a sample costs the 2^k fillings of its mask"
         yield "all masks: the same with all masks averaged, another estimator"
         yield "C: Poincare constant of the block dynamics; bound: C times the trace at k = N"
         yield "the last two columns are smallest eigenvalues: not negative, but for rounding"

@@ -24,7 +24,17 @@ from glauber.foundation.progress import check_memory, say, track
 from glauber.foundation.statistics import MIN_CHAINS
 from glauber.foundation.study import Result, internal, reported, study
 from glauber.studies.ising.fitting import masks_per_sample
-from glauber.studies.ising.model import Clique, Coupling, Field, Model, Sites, model_of, not_empty
+from glauber.studies.ising.model import (
+    Adaptive,
+    Clique,
+    Coupling,
+    Field,
+    Model,
+    Sites,
+    masks_of,
+    model_of,
+    not_empty,
+)
 
 SAMPLES = (500, 1000, 2000, 4000, 8000, 16_000, 32_000)
 
@@ -38,6 +48,7 @@ def errors(
         Sequence[int] | None, "Sites hidden together (default: 1 to N).", not_empty
     ] = None,
     masks: Annotated[int | str, "Random masks of each sample (1, 2, …), or all to average."] = 1,
+    adaptive: Adaptive = False,
     repetitions: Annotated[int, "Independent data sets of each size.", Whole(2)] = 10,
     sites: Sites = 4,
     clique: Clique = None,
@@ -62,18 +73,26 @@ def errors(
     generator = np.random.default_rng(seed)
     p = family.distribution(theta)
     counts = np.stack([draw_counts(p, n, repetitions, generator) for n in samples])
-    squared_errors, traces = [], []
+    squared_errors, traces, within = [], [], []
     with track("mask sizes", len(ks)) as advance:
         for k in ks:
-            problem = Pseudolikelihood.of_size(family, k)
-            estimate = fit_pairs(
-                problem, observe_masks(counts, problem.masks, per_sample, generator)
-            )
+            problem = Pseudolikelihood(family, masks_of(family.space, p, k, adaptive))
+            estimate = fit_pairs(problem, observe_masks(counts, problem.masks, per_sample, generator))
             distances = ((estimate.theta - theta) ** 2).sum(axis=-1)
             squared_errors.append(np.where(estimate.converged, distances, np.nan))
-            traces.append(asymptotics(problem, theta).trace(per_sample))
+            limit = asymptotics(problem, theta)
+            traces.append(limit.trace(per_sample))
+            within.append(limit.share_within(per_sample=per_sample))
             advance()
-    return ErrorCurves(ks, tuple(samples), per_sample, np.stack(squared_errors), np.array(traces))
+    return ErrorCurves(
+        ks,
+        tuple(samples),
+        per_sample,
+        np.stack(squared_errors),
+        np.array(traces),
+        np.array(within),
+        adaptive,
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,6 +108,8 @@ class ErrorCurves(Result):
     per_sample: int | None = internal()  # random masks of each; None: all masks averaged
     squared_errors: Floats = internal()  # (ks, sizes, repetitions)
     traces: Floats = internal()
+    within: Floats = internal()  # (ks,) chance of an error of at most trace / n, for large n
+    adaptive: bool = False
 
     FIGURES = {"errors": "glauber.interfaces.plots.ising:plot_error_curves"}
 
@@ -120,6 +141,11 @@ class ErrorCurves(Result):
         """trace / n (ks, sizes): what the mean becomes for large n."""
         return np.asarray(self.traces[:, None] / np.array(self.sizes))
 
+    @property
+    def within_trace(self) -> Floats:
+        """Share of repetitions (ks, sizes) with a squared error of at most trace / n."""
+        return np.asarray((self.squared_errors <= self.prediction[:, :, None]).mean(axis=2))
+
     @reported
     def masks(self) -> int | str:
         """How many random masks each sample has, or all."""
@@ -144,12 +170,15 @@ class ErrorCurves(Result):
                 "without_an_estimate": self.missing[row],
                 "trace": self.traces[row],
                 "trace_kind": "exact",
+                "within_trace": self.within_trace[row],
+                "within_trace_limit": self.within[row],
             }
             for row, k in enumerate(self.ks)
         ]
 
     def lines(self) -> Iterable[str]:
-        yield f"mean squared error over {self.repetitions} repetitions, an estimate"
+        kind = ", adaptive masks" * self.adaptive
+        yield f"mean squared error over {self.repetitions} repetitions, an estimate{kind}"
         yield f"{'samples':>10}" + "".join(f"{f'k = {k}':>22}" for k in self.ks)
         for column, size in enumerate(self.sizes):
             cells = map(_cell, self.mean[:, column], self.standard_error[:, column])
@@ -166,6 +195,7 @@ class ErrorCurves(Result):
                 "mean_squared_error": self.mean[row, column],
                 "standard_error": self.standard_error[row, column],
                 "predicted": self.prediction[row, column],
+                "within_trace": self.within_trace[row, column],
                 "without_an_estimate": self.missing[row, column],
             }
             for row, k in enumerate(self.ks)

@@ -32,19 +32,21 @@ import numpy as np
 from glauber.exact.blocks.dynamics import block_gap, possible_conditionals
 from glauber.exact.blocks.pseudolikelihood import (
     Pseudolikelihood,
+    all_masks,
     draw_counts,
     fit_pairs,
     random_masks,
 )
 from glauber.exact.blocks.tensorisation import entropy_constant_bound, population_bound
 from glauber.exact.models import (
+    Ising,
     check_block_size,
     check_ising_fits,
     ising_family,
     ising_theta,
     state_counts,
 )
-from glauber.exact.space import Floats, Space
+from glauber.exact.space import Floats, Space, over_block
 from glauber.exact.stationary import total_variation
 from glauber.foundation.checks import Whole
 from glauber.foundation.errors import GlauberError
@@ -345,3 +347,116 @@ def box_margin(n_sites: int, k: int, largest: float) -> float:
         for f in range(k + 1)
     )
     return 1 / sum(fillings)
+
+
+@dataclass(frozen=True)
+class Deviations:
+    """Lemma 7, its corollaries and Lemma 8 for one N, n and m: 1 - delta quantiles, and bounds.
+
+    The quantiles are estimates over repetitions; bounds are those of the paper at level delta.
+    """
+
+    sites: int
+    n_sequences: int
+    n_masks: int
+    empirical: float  # |L_hat - L_tilde| at the truth
+    corollary_1: float  # its bound
+    uniform: float  # the largest of |L_hat - L_tilde| over random members of the box: a lower bound
+    corollary_2: float  # the bound over the whole box
+    sequence_step: (
+        float  # largest |mean of f over the sequences - E f| under their own distribution
+    )
+    population: float  # |L_tilde - L| of the log loss, which Hoeffding's inequality is about
+    hoeffding: float  # its bound
+    total_variation: float  # between the empirical distribution and the truth
+    lemma_8: float  # its bound
+    outside: tuple[int, int, int, int]  # repetitions beyond each of these four bounds
+    repetitions: int
+    largest_kl: float  # of a conditional
+    log_margin: float  # ln(1/beta), Proposition 7's bound on it
+    kind: str = "estimate"
+    bound_kind: str = "upper bound"
+
+
+def deviations(
+    n_sites: int,
+    n_sequences: int,
+    n_masks: int,
+    *,
+    coupling: float = 0.1,
+    delta: float = 0.05,
+    box: float = 1.0,
+    members: int = 20,
+    repetitions: int = 400,
+    seed: int = 0,
+) -> Deviations:
+    """How far the empirical losses really deviate, k = 1, for samples of an Ising clique.
+
+    L_hat is the mean over sequences and their masks of f_K(X), the KL of p~(. | X_{-K}) from p,
+    with p~ the empirical distribution, and L_tilde its mean over all masks. The paper splits the
+    difference into masks and sequences, but E f is the mean over the same sequences: the second
+    step is empty, and its term belongs to |L_tilde - L|.
+    """
+    family, generator = ising_family(n_sites), np.random.default_rng(seed)
+    problem = Pseudolikelihood.of_size(family, 1)
+    truth = ising_theta(Ising.clique(n_sites, n_sites, coupling=coupling))
+    thetas = generator.uniform(-box, box, (members, len(truth)))
+    p = family.distribution(truth)
+    counts = draw_counts(p, n_sequences, repetitions, generator)
+    seen, averaged = (
+        random_masks(counts, problem.masks, generator, n_masks),
+        all_masks(counts, problem.masks),
+    )
+    losses = np.array([_divergences(problem, theta, counts) for theta in (truth, *thetas)])
+    apart = np.abs(((seen - averaged) * losses).sum(axis=(-2, -1)))  # (members + 1, repetitions)
+    logs = np.stack([problem.log_conditional(truth, slot) for slot in range(n_sites)])
+    f = losses[0].mean(axis=1)  # (repetitions, size): every mask is as likely
+    steps = [
+        abs(np.repeat(row, count.astype(int)).mean() - count / n_sequences @ row)
+        for row, count in zip(f, counts, strict=True)
+    ]
+    population = np.abs(-(averaged * logs).sum(axis=(-2, -1)) + (p * logs.mean(axis=0)).sum())
+    distances = np.abs(counts / n_sequences - p).sum(axis=1) / 2
+    own = TheoremInputs(
+        n_sequences, n_masks, 2 * delta
+    )  # a corollary is at delta, not at delta / 2
+    cover = cover_of_box(n_sites, 1, box, own)
+    log_margin, widest = float(-logs.min()), math.log(1 / box_margin(n_sites, 1, box))
+    measured = (apart[0], apart[1:].max(axis=0), population, distances)
+    bounds = (
+        sum(own.sampling_terms(n_sites, 2)) * log_margin,
+        sum(cover.sampling_terms(n_sites, 2)) * widest + cover.epsilon,
+        math.sqrt(math.log(2 / delta) / (2 * n_sequences)) * log_margin,
+        math.sqrt(2 ** (3 * n_sites) / (16 * delta * n_sequences)),
+    )
+    quantiles = [float(np.quantile(values, 1 - delta)) for values in measured]
+    beyond = [int((v >= b).sum()) for v, b in zip(measured, bounds, strict=True)]
+    return Deviations(
+        n_sites,
+        n_sequences,
+        n_masks,
+        empirical=quantiles[0],
+        corollary_1=bounds[0],
+        uniform=quantiles[1],
+        corollary_2=bounds[1],
+        sequence_step=float(max(steps)),
+        population=quantiles[2],
+        hoeffding=bounds[2],
+        total_variation=quantiles[3],
+        lemma_8=bounds[3],
+        outside=(beyond[0], beyond[1], beyond[2], beyond[3]),
+        repetitions=repetitions,
+        largest_kl=float(losses[0].max()),
+        log_margin=log_margin,
+    )
+
+
+def _divergences(problem: Pseudolikelihood, theta: Floats, counts: Floats) -> Floats:
+    """KL(p~(. | x_{-K}) || p_theta) (repetitions, masks, size); 0 in contexts never seen."""
+    space, values = problem.masks.space, []
+    for slot, block in enumerate(problem.masks.blocks):
+        mass = over_block(counts, space, block)
+        share = np.divide(counts, mass, where=mass > 0, out=np.zeros_like(counts))
+        logs = np.log(np.where(share > 0, share, 1.0)) - problem.log_conditional(theta, slot)
+        values.append(over_block(share * logs, space, block))
+    return np.stack(values, axis=-2)

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from glauber.exact.blocks.pseudolikelihood import (
     Fit,
     Pseudolikelihood,
+    all_masks,
     asymptotics,
     draw_counts,
     fit_pairs,
@@ -35,12 +36,14 @@ from glauber.studies.ising.block_fitting import (
     sandwich_errors,
 )
 from glauber.studies.ising.model import (
+    Adaptive,
     Clique,
     Coupling,
     Data,
     Field,
     Model,
     Sites,
+    masks_of,
     model_of,
     tokens_of,
 )
@@ -66,6 +69,7 @@ def fit(
         "Random masks of each sample (1, 2, …), all to average, or tiles: each site hidden once, "
         "with its neighbours (default: 1, beyond 12 sites tiles).",
     ] = None,
+    adaptive: Adaptive = False,
     sites: Sites = 4,
     clique: Clique = None,
     coupling: Coupling = 0.05,
@@ -92,7 +96,8 @@ def fit(
     couplings. Up to 12 sites all states are counted; beyond, each block is enumerated given the
     rest, so that 1,000 sites are fitted in seconds. Standard errors are those of the sandwich for
     many samples: no model has to be right for them. Where the samples leave a parameter at infinity
-    or undetermined, no estimate is claimed.
+    or undetermined, no estimate is claimed. Adaptive masks (paper B, Definition 7; up to 12 sites)
+    are chosen by the true model, with data of one's own by a first fit with uniform masks.
     """
     if masks not in (None, TILES):
         masks_per_sample(masks, samples)
@@ -108,7 +113,12 @@ def fit(
     if sites <= ENUMERATED and graph in (None, "all") and masks != TILES and cluster == 1:
         if truth is None and tokens is None:
             truth = model_of(None, sites=sites, **alike)  # type: ignore[arg-type]
-        return fit_counts(tokens, truth, k, samples, masks or 1, optimiser, seed)
+        return fit_counts(tokens, truth, k, samples, masks or 1, optimiser, seed, adaptive=adaptive)
+    if adaptive:
+        raise GlauberError(
+            f"adaptive masks need p_K(K | x) of every state: up to {ENUMERATED} sites, without "
+            "graph, tiles or cluster."
+        )
     if tokens is not None:
         pairs = graph_of(graph or "all", sites)
         spins, theta = np.ascontiguousarray(2 * tokens.T - 1, np.int8), None
@@ -133,8 +143,14 @@ def fit_counts(
     masks: int | str,
     method: Literal["newton", "lbfgs"],
     seed: int,
+    *,
+    adaptive: bool = False,
 ) -> "IsingFit":
-    """The estimate from how often each state occurs in tokens (n, N), or in samples of a model."""
+    """The estimate from how often each state occurs in tokens (n, N), or in samples of a model.
+
+    With p_K chosen by a first fit the sandwich is unchanged: given any p_K that does not depend on
+    theta the score has mean zero, so that what p_K was chosen by matters only to second order.
+    """
     generator, truth = np.random.default_rng(seed), None
     if tokens is not None:
         check_block_size(k, tokens.shape[1])
@@ -146,6 +162,14 @@ def fit_counts(
         family, truth = ising_family(model.n_sites), ising_theta(model)
         counts = draw_counts(family.distribution(truth), samples, 1, generator)[0]
     problem, per_sample = Pseudolikelihood.of_size(family, k), masks_per_sample(masks, samples)
+    if adaptive:
+        theta = truth
+        if theta is None:
+            first = fit_pairs(problem, all_masks(counts, problem.masks), method=method)
+            check_converged(first, int(counts.sum()))
+            theta = first.theta
+        by = masks_of(family.space, family.distribution(theta), k, adaptive)
+        problem = Pseudolikelihood(family, by)
     estimate = fit_pairs(
         problem, observe_masks(counts, problem.masks, per_sample, generator), method=method
     )
@@ -164,7 +188,7 @@ def fit_counts(
         expected,
         n_samples,
         k,
-        str(masks),
+        f"{masks}, adaptive" if adaptive else str(masks),
         None,
         estimate,
     )

@@ -22,7 +22,11 @@ from glauber.foundation.progress import check_memory, say, track
 from glauber.foundation.statistics import MIN_CHAINS, standard_error
 from glauber.foundation.study import Result, internal, plain, study
 from glauber.studies.ising.model import Delta, Field, Sites, Strength, not_empty
-from glauber.studies.ising.sampler_separation import gibbs_horizon, parallel_horizon
+from glauber.studies.ising.sampler_separation import (
+    gibbs_horizon,
+    leaves_within,
+    parallel_horizon,
+)
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
@@ -100,6 +104,11 @@ class Arrivals:
     def standard_error(self) -> float:
         return standard_error(self.steps)
 
+    @property
+    def deviation(self) -> float:
+        """The standard deviation of min(time, budget) between chains."""
+        return float(self.steps.std(ddof=1))
+
 
 @dataclass(frozen=True)
 class Runner:
@@ -135,6 +144,7 @@ class Runner:
             "of": len(seen.steps),
             "mean_up_to_budget": seen.mean,
             "standard_error": seen.standard_error,
+            "standard_deviation": seen.deviation,
             "kind": "estimate",
         }
         budget = {"value": self.budget_mean, "deviation": self.budget_deviation, "kind": "exact"}
@@ -256,8 +266,7 @@ def _is_kept(model: Clique, matrix: Floats, k: int | None, horizon: int, delta: 
     """Whether k-Gibbs arrived by then, or the parallel sampler had not left, up to delta."""
     if k is not None:
         return bool(arrival_within(matrix, model.all_ones, horizon)[0] >= 1 - delta)
-    left = 2 * np.arange(model.size + 1) - model.size > -2
-    return bool(arrival_within(matrix, left, horizon)[~left].max() <= delta)
+    return leaves_within(model, horizon) <= delta
 
 
 def _simulate(model: Clique, k: int | None, chains: int, budget: int, seed: int) -> Arrivals:

@@ -6,8 +6,9 @@ from typing import Annotated
 import numpy as np
 from numpy.typing import ArrayLike
 
+from glauber.exact.blocks.masks import Masks
 from glauber.exact.models import STRONGEST, Ising, check_ising_fits
-from glauber.exact.space import Integers
+from glauber.exact.space import Floats, Integers, Space
 from glauber.foundation.checks import Real, Whole
 from glauber.foundation.errors import GlauberError
 from glauber.foundation.json_text import parse_json
@@ -40,6 +41,9 @@ Coupling = Annotated[
     float, "J of each ordered pair in the clique: each pair counts twice.", Strength
 ]
 Field = Annotated[float, "h of every site.", Strength]
+Adaptive = Annotated[
+    bool, "Masks chosen where the present tokens are unlikely; the loss conditions on them."
+]
 Delta = Annotated[float, "Probability of failure.", check_delta]
 Data = Annotated[
     str | Path | ArrayLike | None,
@@ -66,6 +70,13 @@ def model_of(
     if learnt:
         check_ising_fits(sites)
     return Ising.clique(sites, sites if clique is None else clique, coupling=coupling, field=field)
+
+
+def masks_of(space: Space, distribution: Floats, k: int, adaptive: bool) -> Masks:
+    """Uniform masks of k sites, or those with p_K(K | x) proportional to 1 - p(x_K | the rest)."""
+    if adaptive:
+        return Masks.least_confident(space, distribution, k)
+    return Masks.uniform(space, k)
 
 
 def read_model(file: Path) -> Ising:

@@ -4,6 +4,8 @@ Proposition 4: k-Gibbs with k >= |C| is in R1 within ceil(log_c delta) steps wit
 Proposition 5: from sum over C of x_i <= -2, the independent parallel sampler stays there for
 floor(delta/2 exp(c_stuck)) steps with chance 1 - delta.
 Corollary 3: for a large clique N-Gibbs arrives in one step, the parallel sampler not in M.
+"Random" starts have every site of the clique uniform, so that Proposition 5 applies to them with
+the chance of sum <= -2, a binomial tail: about 1/2.
 Propositions 4 and 5 compare states that agree outside the clique, so that they need J_0 > 0 and,
 where h_G enters, no condition on the fields outside.
 """
@@ -11,13 +13,13 @@ where h_G enters, no condition on the fields outside.
 from collections.abc import Iterable
 from dataclasses import dataclass
 from math import ceil, comb, exp, floor, inf, log, log1p, tanh
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import numpy as np
 from scipy.special import expit
 
 from glauber.exact.hitting_times import arrival_within, log_arrival_within
-from glauber.exact.models import Clique
+from glauber.exact.models import Clique, Ferromagnet
 from glauber.foundation.checks import Whole
 from glauber.foundation.errors import GlauberError
 from glauber.foundation.progress import say, track
@@ -56,7 +58,8 @@ class Separation:
 
     gibbs_misses: N-Gibbs is not in R1 after one step. parallel_arrives: the parallel sampler is
     in R1 within M steps from the best start with sum <= -2 (0 where it is below all floats). Both
-    are exact; the corollary promises that together they are at most delta.
+    are exact; the corollary promises that together they are at most delta. random_arrives is the
+    same from a random start, low_start the chance that such a start has sum <= -2.
     """
 
     model: Clique
@@ -64,6 +67,8 @@ class Separation:
     delta: float
     gibbs_misses: float
     parallel_arrives: float
+    random_arrives: float
+    low_start: float
 
     @property
     def holds(self) -> bool:
@@ -80,6 +85,8 @@ class Separation:
             "sites": self.model.size,
             "gibbs_misses": self.gibbs_misses,
             "log10_parallel_arrives": self.log10_parallel(),
+            "random_arrives": self.random_arrives,
+            "low_start": self.low_start,
         }
 
 
@@ -117,7 +124,9 @@ class Separations(Result):
             yield (
                 f"{name} {row.model.size} sites: N-Gibbs is not in R1 after one step with chance "
                 f"{row.gibbs_misses:.3g}, the parallel sampler is within {row.n_steps:,} with "
-                f"chance 10^{row.log10_parallel():.1f} (both exact)"
+                f"chance 10^{row.log10_parallel():.1f}; a random start has sum <= -2 with chance "
+                f"{row.low_start:.3f}, and from it the parallel sampler is within "
+                f"{row.n_steps:,} with chance {row.random_arrives:.3g} (all exact)"
             )
 
     def table(self) -> list[dict[str, object]]:
@@ -127,6 +136,8 @@ class Separations(Result):
                 "sites": row.model.size,
                 "gibbs_misses": row.gibbs_misses,
                 "parallel_arrives": row.parallel_arrives,
+                "low_start": row.low_start,
+                "random_arrives": row.random_arrives,
                 "holds": row.holds,
             }
             for row in self.rows
@@ -146,12 +157,20 @@ def gibbs_horizon(model: Clique, k: int, delta: float) -> int | None:
     condition = model.ferromagnet
     if k < model.size or condition.margin <= 0:
         return None
-    hidden = comb(model.n_sites - model.size, k - model.size) / comb(model.n_sites, k)
-    other = np.logaddexp(2 * condition.margin, log(2**model.size - 2) if model.size > 1 else -inf)
-    # A / (A + …), below 1 by at least what floats can tell.
-    share = float(expit(2 * (condition.margin + condition.clique_field) - other))
-    arrives = hidden * min(share, 1 - 2.0**-53)
+    # Below 1 by at least what floats can tell.
+    arrives = clique_is_hidden(model, k) * min(least_arrival(condition, model.size), 1 - 2.0**-53)
     return ceil(log(delta) / log1p(-arrives)) if arrives > 0 else None  # None: below all floats
+
+
+def clique_is_hidden(model: Clique, k: int) -> float:
+    """C(N-|C|, k-|C|) / C(N, k), the chance that k random sites contain the clique (F.39)."""
+    return comb(model.n_sites - model.size, k - model.size) / comb(model.n_sites, k)
+
+
+def least_arrival(condition: Ferromagnet, size: int) -> float:
+    """A / (A + e^(2 J_0) + 2^|C| - 2), A = e^(2 (J_0 + h_G)): redrawn jointly, it is in R1."""
+    other = np.logaddexp(2 * condition.margin, log(2**size - 2) if size > 1 else -inf)
+    return float(expit(2 * (condition.margin + condition.clique_field) - other))
 
 
 def stuck_constant(model: Clique) -> float | None:
@@ -168,6 +187,12 @@ def parallel_horizon(model: Clique, delta: float) -> int | None:
     """Proposition 5's number of steps, a lower bound; None where it says nothing."""
     stuck = stuck_constant(model)
     return None if stuck is None else floor(delta / 2 * exp(min(stuck, 700.0)))
+
+
+def leaves_within(model: Clique, n_steps: int) -> float:
+    """The chance that the parallel sampler leaves sum <= -2 within so many steps, best start."""
+    matrix, left = np.exp(model.log_parallel()), 2 * np.arange(model.size + 1) - model.size > -2
+    return float(arrival_within(matrix, left, n_steps)[~left].max()) if n_steps else 0.0
 
 
 def corollary_size(n_steps: int, delta: float) -> int:
@@ -190,15 +215,78 @@ def separation_of(n_steps: int, delta: float, size: int) -> Separation:
         raise GlauberError("with fewer than 2 sites no start has sum <= -2.")
     model = corollary_model(size, delta)
     arrives = arrival_within(np.exp(model.log_parallel()), model.all_ones, n_steps)
+    starts = np.exp([log(comb(size, ones)) - size * log(2) for ones in range(size + 1)])
     return Separation(
         model,
         n_steps,
         delta,
         gibbs_misses=float(np.exp(model.log_distribution[:-1]).sum()),
         parallel_arrives=float(arrives[: _n_starts(model)].max()),
+        random_arrives=float(arrives @ starts),
+        low_start=float(starts[: _n_starts(model)].sum()),
     )
 
 
 def _n_starts(model: Clique) -> int:
     """How many values of a have sum 2 a - |C| <= -2."""
     return (model.size - 2) // 2 + 1
+
+
+class Step(NamedTuple):
+    """One inequality of a proof, smaller <= larger, with both sides computed."""
+
+    source: str
+    statement: str
+    smaller: float
+    larger: float
+
+
+def proof_steps(model: Clique, k: int, n_steps: int) -> list[Step]:
+    """The inequalities behind Propositions 4 and 5 for one model, exact chances in them.
+
+    J counts twice a pair here, so that a site of the clique sees 4 J in the exponent where the
+    paper's proof has 2 J: the bounds are the paper's, and the exact sides are further from them.
+    """
+    condition, stuck = model.ferromagnet, stuck_constant(model)
+    assert stuck is not None, "the proposition is silent"
+    worst = expit(2 * model.field - 4 * model.coupling)  # the others of the clique sum to -1
+    up = float(expit(-2 * condition.margin))
+    miss = 2 * exp(-stuck)
+    joint = float(np.exp(model.log_distribution[-1]))
+    hidden = clique_is_hidden(model, k)
+    arrives = float(np.exp(model.log_gibbs(k))[:, -1].min())
+    return [
+        Step(
+            "(F.39)",
+            "P(R1 | clique hidden) is at least",
+            least_arrival(condition, model.size),
+            joint,
+        ),
+        Step(
+            "(F.39)", "P(R1 in a step) is at least P(clique hidden) P(R1)", hidden * joint, arrives
+        ),
+        Step("(G.41)", "P(X_j = 1) is at most e^(-2 J_0) / (e^(-2 J_0) + 1)", float(worst), up),
+        Step("(G.43)", "P(sum > -2 after a step) is at most", leaves_within(model, 1), miss),
+        Step("(G.44)", "and after T steps", leaves_within(model, n_steps), n_steps * miss),
+    ]
+
+
+def corollary_steps(n_steps: int, delta: float) -> list[Step]:
+    """The inequalities behind Corollary 3, for the weakest model of the size that it asks for."""
+    model = corollary_model(corollary_size(n_steps, delta), delta)
+    condition, stuck = model.ferromagnet, stuck_constant(model)
+    assert stuck is not None
+    missed = 1 - least_arrival(condition, model.size)
+    return [
+        Step("(H.46)", "c_R1 is at most delta / 2", missed, delta / 2),
+        Step(
+            "(H.49)",
+            "(1 - e^(-2 J_0)) / (1 + e^(-2 J_0)) is at least 1/2",
+            0.5,
+            tanh(condition.margin),
+        ),
+        Step("(H.49)", "c_stuck is at least ln(4 M / delta)", log(4 * n_steps / delta), stuck),
+        Step(
+            "(H.50)", "the horizon is at least M", n_steps, parallel_horizon(model, delta / 2) or 0
+        ),
+    ]
