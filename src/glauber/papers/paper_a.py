@@ -2201,10 +2201,6 @@ TABLE_5 = Piece(
     "temperature {temperature:g}; rolling detector of the paper on {embedded.name}, and balls of "
     "Hamming radius 1",
     differs=("gaps are to the best other token that the chain may draw",),
-    choices=(
-        "drift: mean over the snapshots within the next 300 steps, one every 50; a trap has 150 "
-        "steps or more",
-    ),
     # 0.5: there texts of 12 tokens hold for one to nine sweeps, and their neighbourhoods for
     # hundreds of steps; at 1 they hold for less than a sweep, and no trap is found.
     small=dict(

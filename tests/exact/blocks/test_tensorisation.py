@@ -339,9 +339,9 @@ def test_tensorisation_is_between_both_log_sobolev_constants(seed):
         _kl, roots, _above, slope = roots_dissipated(law, masks)(log_r)
         root = np.exp(log_r / 2 - np.log(law) / 2)
         assert roots == pytest.approx(dirichlet_form(law, masks, root), abs=1e-13)
-        inside = tensorised(law, masks)(log_r)[1]
+        inside = tensorisation_sides(law, masks)(log_r)[1]
         assert roots <= inside * (1 + 1e-9)
-        assert inside <= dissipated(law, masks)(log_r)[1] * (1 + 1e-9)
+        assert inside <= dissipation_sides(law, masks)(log_r)[1] * (1 + 1e-9)
     step = rng.normal(size=law.size) * 1e-7
     step -= step @ np.exp(log_r)
     ahead, behind = (roots_dissipated(law, masks)(log_r + sign * step)[1] for sign in (1, -1))

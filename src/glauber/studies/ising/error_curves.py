@@ -77,7 +77,9 @@ def errors(
     with track("mask sizes", len(ks)) as advance:
         for k in ks:
             problem = Pseudolikelihood(family, masks_of(family.space, p, k, adaptive))
-            estimate = fit_pairs(problem, observe_masks(counts, problem.masks, per_sample, generator))
+            estimate = fit_pairs(
+                problem, observe_masks(counts, problem.masks, per_sample, generator)
+            )
             distances = ((estimate.theta - theta) ** 2).sum(axis=-1)
             squared_errors.append(np.where(estimate.converged, distances, np.nan))
             limit = asymptotics(problem, theta)

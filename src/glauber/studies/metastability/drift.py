@@ -23,7 +23,7 @@ from torch import Tensor
 
 from glauber.dynamics.glauber import glauber
 from glauber.dynamics.kernel import run, start
-from glauber.dynamics.remembered import Memo, memoised
+from glauber.dynamics.remembered import Memo, run_memoised
 from glauber.foundation.checks import Whole
 from glauber.foundation.errors import GlauberError
 from glauber.foundation.parameters import ModelOrName, Seed, Temperature, Texts, WhereAndDtype
@@ -560,7 +560,7 @@ def escape_times(
         stream = run(kernel, state, n_steps, seed=seed)
         if state.tokens.device.type == "cpu":  # most steps ask about the same few states
             memo = Memo(conditionals.vocab_size, tokens.shape[1])
-            stream = memoised(kernel, state, n_steps, seed=seed, memo=memo)
+            stream = run_memoised(kernel, state, n_steps, seed=seed, memo=memo)
         for step, (after, _) in enumerate(stream, start=1):
             copies = (after.tokens[:, free] == token).sum(1).cpu().numpy()
             lost = n - copies[:, None] > np.arange(n)
