@@ -248,16 +248,18 @@ class Translator(nn.Module):
         """(rows, length, width) -> (rows, length, vocab)."""
         return F.linear(self.norm(hidden), self.words.weight, self.bias)
 
-    def denoise(self, draft: Tensor, memory: Memory, site: int | None = None) -> Tensor:
+    def denoise(self, draft: Tensor, memory: Memory, site: int | Tensor | None = None) -> Tensor:
         """Scores (rows, length, vocab) of every position of a draft (rows, length), padded.
 
-        Of one site only, (rows, 1, vocab), if it is given.
+        Of one site only, (rows, 1, vocab), if it is given: the same in all rows, or one in each.
         """
         visible = self._visible(draft)
         positions = self.target_places.weight[: draft.shape[1]]
         hidden = self.drop(self.words(draft) + positions)
         for number, layer in enumerate(self.decoder):
             hidden = layer(hidden, positions[None], visible, memory, number)
+        if isinstance(site, Tensor):
+            return self.scores(hidden[torch.arange(len(hidden)), site][:, None])
         return self.scores(hidden if site is None else hidden[:, site : site + 1])
 
     def _visible(self, draft: Tensor) -> Tensor:

@@ -17,6 +17,7 @@ from glauber.foundation.errors import GlauberError
 from glauber.foundation.parameters import Device, Seed
 from glauber.foundation.progress import say
 from glauber.foundation.study import Default, Result, defaults_of, study, visible
+from glauber.foundation.tables import table
 from glauber.models.weights import choose_device
 from glauber.translation.data import (
     LONGEST,
@@ -210,6 +211,12 @@ def shape_of(settings: Mapping[str, Any]) -> Shape:
     return Shape(**own)
 
 
+def weight_shapes(shape: Shape) -> list[torch.Size]:
+    """The shape of each weight of such a translator, none of which is made."""
+    with torch.device("meta"):
+        return [weight.shape for weight in Translator(shape).parameters()]
+
+
 # Paper B, section 3.3 and appendix L.2; what is not here the paper does not give.
 PUBLISHED: dict[str, object] = {
     "encoder layers": 6,
@@ -237,16 +244,15 @@ PUBLISHED: dict[str, object] = {
     "first and last rate": 1e-5,
     "form of the rate": "linear, then cosine",
     "targets": "Google Cloud Translation",
-    "pairs": "WMT14 DE-EN, WMT16 RO-EN, WMT17 ZH-EN",
+    "pairs": "WMT14, WMT16 or WMT17",
     "longest pair": "not limited",
-    "joined pairs": False,
+    "joined pairs": "no",
 }
-# What there is to say of an equal value, and of a different one.
 NOTES = {
-    "positional attention": ("", "with it in the encoder there would be 73 million parameters"),
-    "hidden between stages": ("as in its formula; stutter is hidden in decoding", ""),
-    "targets": ("", "another autoregressive system"),
-    "longest pair": ("", "memory; the mean of the paper's data is 28 to 33 tokens"),
+    "positional attention": "73 million with it in the encoder",
+    "hidden between stages": "as in (L.59); stutter in decoding",
+    "targets": "another autoregressive system",
+    "longest pair": "the paper's mean is 28 to 33",
 }
 
 
@@ -257,29 +263,26 @@ class Hyperparameter:
     hyperparameter: str
     here: object
     paper: object
-    verdict: str  # begins with equal, differs or our choice
-
-    def __str__(self) -> str:
-        return f"  {self.hyperparameter}: {self.here}; paper B: {self.paper}; {self.verdict}"
+    verdict: str  # equal, differs, or our choice where the paper does not give it
+    note: str = ""
 
 
 def compare_recipe(
-    settings: Mapping[str, Any], *, texts: bool = False, pairs: str = "given"
+    settings: Mapping[str, Any], *, texts: bool = False, pairs: str | None = None
 ) -> list[Hyperparameter]:
     """Every hyperparameter of a training next to that of paper B.
 
     texts: the vocabulary is learnt from other texts than the pairs.
     """
     plan, shape = plan_of(settings), shape_of(settings)
-    with torch.device("meta"):
-        weights = [weight.shape for weight in Translator(shape).parameters()]
+    weights = weight_shapes(shape)
     n_millions = sum(map(math.prod, weights)) / 1e6
     narrowest = min(min(sides) for sides in weights if len(sides) > 1)
     constants = {
-        "the gradient's norm is limited": plan.clip > 0,
-        f"matrices with a side below {FACTORED_FROM} are factored": narrowest < FACTORED_FROM,
+        "norm limited": plan.clip > 0,
+        f"sides < {FACTORED_FROM} factored": narrowest < FACTORED_FROM,
     }
-    changed = "; ".join(name for name, holds in constants.items() if holds)
+    changed = ", ".join(name for name, holds in constants.items() if holds)
     hidden = {"repeats": plan.remask_repeats, "the least confident": plan.remask > 0}
     here: dict[str, object] = {
         "encoder layers": shape.n_encoder,
@@ -309,8 +312,8 @@ def compare_recipe(
         "targets": "our teacher, 5 beams",
         "pairs": pairs,
         "longest pair": f"{settings['longest']} tokens on a side",
-        "joined pairs": plan.joined,
-        "hidden positions are attended to": shape.attend_masks,
+        "joined pairs": "yes" if plan.joined else "no",
+        "hidden positions are attended to": "yes" if shape.attend_masks else "no",
         "label smoothing": plan.smoothing,
         "weight of the length's loss": plan.length_weight,
         "draft of the next stage": "most likely tokens",
@@ -318,24 +321,20 @@ def compare_recipe(
     equal = {
         "parameters": round(n_millions) == 67,
         "its constants": plan.optimizer == "adafactor" and not changed,
-        "pairs": any(name in pairs for name in DATA_SETS),
+        "pairs": any(name in (pairs or "") for name in DATA_SETS),
     }
     return [
         Hyperparameter(
             name,
             value,
             PUBLISHED.get(name, "not given"),
-            _verdict(name, equal.get(name, value == PUBLISHED.get(name))),
+            "our choice" if name not in PUBLISHED else "equal" if same else "differs",
+            NOTES.get(name, ""),
         )
         for name, value in here.items()
+        if value is not None
+        for same in [equal.get(name, value == PUBLISHED.get(name))]
     ]
-
-
-def _verdict(name: str, equal: bool) -> str:
-    if name not in PUBLISHED:
-        return "our choice"
-    note = NOTES.get(name, ("", ""))[not equal]
-    return ("equal" if equal else "differs") + (f": {note}" if note else "")
 
 
 @study
@@ -389,8 +388,12 @@ def train_translator(
         device=choose_device(device).type,
     )
     settings["vocabulary"] = load_vocabulary(folder).size
-    compared = compare_recipe(settings, texts=bool(texts), pairs=str(pairs))
+    compared = compare_recipe(settings, texts=bool(texts), pairs=_name_of(pairs))
     return TrainedTranslator(folder, models, compared, preset)
+
+
+def _name_of(pairs: str | Path) -> str:
+    return str(pairs) if str(pairs).startswith("hub:") else Path(pairs).name
 
 
 @dataclass(frozen=True, eq=False)
@@ -414,9 +417,9 @@ class TrainedTranslator(Result):
                 f"loss {model.loss:.3f} (last batch), {cost}"
             )
         if self.preset is not None:
-            equal = sum(row.verdict.startswith("equal") for row in self.recipe)
-            yield f"{equal} of {len(self.recipe)} hyperparameters are those of paper B"
-            yield from map(str, self.recipe)
+            n_equal = sum(row.verdict == "equal" for row in self.recipe)
+            yield f"{n_equal} of {len(self.recipe)} hyperparameters are those of paper B"
+            yield from table([vars(row) for row in self.recipe])
         yield f'{self.folder} contains the translator: glauber translate "…" --model {self.folder}'
 
     def table(self) -> Iterable[Mapping[str, object]]:
