@@ -33,7 +33,7 @@ from glauber.translation.data import (
     long_pairs,
     read_lines,
     read_pairs,
-    read_training,
+    read_split,
 )
 from glauber.translation.decoding import Decoding, Translation, translate_texts
 from glauber.translation.evaluation import latency, machine
@@ -68,7 +68,7 @@ SYSTEMS = {
 
 def prepare(args: argparse.Namespace) -> None:
     """Pairs and their vocabulary."""
-    pairs = read_training(args.train)
+    pairs = read_split(args.train, "train")
     vocabulary = prepared(pairs, args.out, vocab_size=args.vocab)
     print(f"prepare: {len(pairs)} pairs, {vocabulary.size} tokens", flush=True)
 
@@ -103,7 +103,14 @@ def distil(args: argparse.Namespace) -> None:
 def ablate(args: argparse.Namespace) -> None:
     """Students that differ in one thing each; their translations, to WORK/ablated.json."""
     plan = TrainingPlan(args.steps, args.batch, warmup=args.warmup, corruption="mask", kept=None)
-    record = ablated(args.out, example_sets(args), plan=plan, device=args.device)
+    record = ablated(
+        args.out,
+        example_sets(args),
+        plan=plan,
+        device=args.device,
+        only=tuple(args.only),
+        english=args.english,
+    )
     (args.out / ABLATED).write_text(json.dumps(record, ensure_ascii=False) + "\n")
 
 
@@ -217,6 +224,8 @@ def main(words: list[str] | None = None) -> None:
             one.add_argument("--steps", type=int, default=1500)
             one.add_argument("--batch", type=int, default=2048, help="pairs of a batch")
             one.add_argument("--warmup", type=int, default=150)
+            one.add_argument("--only", nargs="+", default=[], help="choices; default: all")
+            one.add_argument("--english", type=Path, help="text for the generic vocabulary")
     args = parser.parse_args(words)
     args.run(args)
 

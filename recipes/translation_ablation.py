@@ -1,12 +1,20 @@
 """What is each choice in a student's training worth? Students that differ in one thing each."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from glauber.translation.data import Corpus, Example, SubwordVocabulary, load_vocabulary, read_pairs
+from glauber.translation.data import (
+    Corpus,
+    Example,
+    Pair,
+    SubwordVocabulary,
+    load_vocabulary,
+    read_lines,
+    read_pairs,
+)
 from glauber.translation.decoding import Decoding, translate_texts
 from glauber.translation.evaluation import machine
 from glauber.translation.model import Shape, Translator, load
@@ -14,6 +22,7 @@ from glauber.translation.score import bleu_difference, quality
 from glauber.translation.training import DISTILLED, PAIRS, TrainingPlan, take_over, train
 
 SMALL_VOCABULARY = 2000
+GENERIC_SHARE = 0.1  # Spanish characters for each English one; T5's other languages have 0.1 each
 
 
 @dataclass(frozen=True)
@@ -26,6 +35,8 @@ class Choice:
     positional: bool = True
     begin_from: str | None = "teacher"
     vocab_size: int | None = None
+    generic: bool = False  # a vocabulary of other texts, of the same size
+    sizes: dict[str, bool] = field(default_factory=dict)  # of the shape, besides `positional`
     initial: str = "mask"  # what decoding begins with: what the student saw in training
     beside: str = "baseline"  # what it differs from in one thing
 
@@ -57,6 +68,27 @@ def choices(plan: TrainingPlan) -> dict[str, Choice]:
             vocab_size=SMALL_VOCABULARY,
             beside="fresh",
         ),
+        "generic-vocabulary": Choice(
+            "a generic vocabulary of the same size, from random weights",
+            plan,
+            begin_from=None,
+            generic=True,
+            beside="fresh",
+        ),
+        "distances": Choice(
+            "scores of distances in self-attention, from random weights",
+            plan,
+            begin_from=None,
+            sizes={"relative": True},
+            beside="fresh",
+        ),
+        "unattended": Choice(
+            "hidden positions are not attended to, from random weights",
+            plan,
+            begin_from=None,
+            sizes={"attend_masks": False},
+            beside="fresh",
+        ),
     }
 
 
@@ -67,16 +99,18 @@ def ablate(
     plan: TrainingPlan,
     device: str = "cpu",
     only: tuple[str, ...] = (),
+    english: Path | None = None,
 ) -> dict[str, Any]:
     """Trains each choice from what `prepare`, `learn("teacher")` and `distil` left in the folder.
 
-    Returns the translations of every set of sentences, for `scored`.
+    Returns the translations of every set of sentences, for `scored`. english: text of no pair, for
+    the generic vocabulary, which is left out without it.
     """
     rows = []
     for name, choice in choices(plan).items():
-        if only and name not in only:
+        if (only and name not in only) or (choice.generic and english is None):
             continue
-        model, vocabulary, loss = _student(folder, choice, device)
+        model, vocabulary, loss = _student(folder, choice, device, english)
         decoder = "refine-remask" if choice.plan.remask else "refine"
         how = Decoding(decoder, initial=choice.initial, remask=choice.plan.remask, judge="itself")
         said = {
@@ -115,13 +149,15 @@ def scored(record: dict[str, Any], judged: dict[str, list[Example]]) -> dict[str
 
 
 def _student(
-    folder: Path, choice: Choice, device: str
+    folder: Path, choice: Choice, device: str, english: Path | None = None
 ) -> tuple[Translator, SubwordVocabulary, float]:
     """A trained student with its vocabulary and last loss."""
     pairs, vocabulary = read_pairs(folder / choice.pairs), load_vocabulary(folder)
     if choice.vocab_size is not None:
         texts = [text for pair in read_pairs(folder / PAIRS) for text in pair]
         vocabulary = SubwordVocabulary.learn(texts, min(choice.vocab_size, vocabulary.size))
+    if choice.generic and english is not None:
+        vocabulary = generic_vocabulary(read_lines(english), read_pairs(folder / PAIRS), vocabulary)
     torch.manual_seed(choice.plan.seed)
     shape = replace(
         load(folder, "teacher").shape,
@@ -129,12 +165,30 @@ def _student(
         vocab_size=vocabulary.size,
         dropout=Shape.dropout,
         positional=choice.positional,
+        **choice.sizes,
     )
     model = Translator(shape)
     if choice.begin_from is not None:
         take_over(model, load(folder, choice.begin_from))
     curve = train(model.to(device), Corpus.of(pairs, vocabulary), choice.plan)
     return model, vocabulary, curve[-1][1]
+
+
+def generic_vocabulary(
+    english: list[str], pairs: list[Pair], custom: SubwordVocabulary
+) -> SubwordVocabulary:
+    """As many tokens as the custom one, of English text and a tenth as much Spanish.
+
+    T5's vocabulary was learnt from English with a tenth as much of each of three other languages.
+    """
+    left = GENERIC_SHARE * sum(map(len, english))
+    spanish = []
+    for _, target in pairs:
+        if left <= 0:
+            break
+        spanish.append(target)
+        left -= len(target)
+    return SubwordVocabulary.learn(english + spanish, custom.size)
 
 
 def _sources(judged: dict[str, list[Example]]) -> dict[str, list[str]]:

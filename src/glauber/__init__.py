@@ -75,7 +75,7 @@ STUDIES = {
     },
     "Translation": {
         "translate": "translation.translate",
-        "train_translator": "translation.training",
+        "train_translator": "translation.recipe",
         "evaluate_translator": "translation.evaluation",
     },
     "Papers": {

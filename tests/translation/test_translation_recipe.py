@@ -40,7 +40,9 @@ def made(tmp_path_factory):
     test = ["--test", str(folder / "test.tsv"), "--limit", "3", "--long", "2", "--timed", "1"]
     main(["evaluate", *test, *where])
     test = test[:-2]
-    main(["ablate", *test, "--steps", "3", "--batch", "16", "--warmup", "1", *where])
+    (folder / "english.txt").write_text("\n".join(text for text, _ in toy_pairs(300, seed=5)))
+    english = ["--english", str(folder / "english.txt")]
+    main(["ablate", *test, *english, "--steps", "3", "--batch", "16", "--warmup", "1", *where])
     main(["score-ablations", *test, *where])
     return folder
 

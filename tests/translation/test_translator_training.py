@@ -3,6 +3,7 @@
 import dataclasses
 import sys
 
+import numpy as np
 import pytest
 import torch
 
@@ -75,12 +76,13 @@ def test_a_checkpoint_of_another_plan_is_refused(tmp_path):
 
 
 @pytest.mark.parametrize(("kind", "n_steps"), [("ar", 350), ("refine", 450)])
-def test_20_pairs_are_learnt_by_heart(kind, n_steps, monkeypatch):
-    monkeypatch.setattr("glauber.translation.training.SMOOTHING", 0.0)
+def test_20_pairs_are_learnt_by_heart(kind, n_steps):
     vocabulary = toy_vocabulary()
     pairs = toy_pairs(20, longest=4)
     model = fresh(kind, vocabulary.size, width=48, dropout=0.0)
-    plan = TrainingPlan(n_steps, 20, peak=4e-3, warmup=20, joined=False, corruption="mixed")
+    plan = TrainingPlan(
+        n_steps, 20, peak=4e-3, warmup=20, joined=False, corruption="mixed", smoothing=0.0
+    )
     curve = train(model, Corpus.of(pairs, vocabulary), plan)
     assert curve[-1][0] == plan.n_steps and curve[-1][1] < 0.2
     own = Decoding(n_steps=4, n_lengths=3, judge="itself")
@@ -115,6 +117,8 @@ def test_the_next_stage_does_not_see_repeats_and_what_was_least_sure():
     repeats[:, 1:] = guess[:, 1:] == guess[:, :-1]
     plain = _draft_from(scores, target, 0.0)
     assert torch.equal(plain[:, :15], guess.masked_fill(repeats, MASK)) and repeats.any()
+    shown_all = _draft_from(scores, target, 0.0, repeats=False)
+    assert torch.equal(shown_all[:, :15], guess) and (shown_all[:, 15:] == PAD).all()
     draft = _draft_from(scores, target, 0.5)
     assert (draft[:, 15:] == PAD).all()
     hidden = (draft[:, :15] == MASK) & ~repeats
@@ -126,6 +130,81 @@ def test_the_next_stage_does_not_see_repeats_and_what_was_least_sure():
     # floor(15 u / 2) with u uniform has the mean 3.27 and the standard deviation 2.17.
     assert int(hidden.sum(1).max()) <= 7
     assert abs(float(hidden.sum(1).double().mean()) - 3.27) < 4 * 2.17 / 400**0.5
+
+
+@torch.no_grad()
+def test_the_loss_is_paper_bs_if_nothing_is_added():
+    """(L.59) and its mean over the stages, with log-probabilities by hand; then each addition."""
+    torch.manual_seed(1)
+    model = fresh("refine", 40, dropout=0.0).double()
+    source, target = torch.randint(FIRST_WORD, 40, (2, 3, 6))
+    target[0, 4:] = PAD
+    draft = corrupt(target, 40, kind="random", kept=0.15)
+    paper = TrainingPlan(stages=1, remask=0.0, remask_repeats=False, smoothing=0, length_weight=0)
+    memory = model.encode(source)
+
+    def by_hand(read, smoothing=0.0):
+        sites = [(row, site) for row in range(3) for site in range(6) if target[row, site] != PAD]
+        rows = model.denoise(read, memory)
+        losses = []
+        for row, site in sites:
+            log_probs = rows[row, site] - rows[row, site].exp().sum().log()
+            own, mean = log_probs[target[row, site]], log_probs.mean()
+            losses.append(-(1 - smoothing) * own - smoothing * mean)
+        return sum(losses) / len(losses)
+
+    def loss(**changes):
+        plan = dataclasses.replace(paper, **changes)
+        return float(training.refine_loss(model, source, target, draft, plan))
+
+    first = by_hand(draft)
+    assert loss() == pytest.approx(float(first), rel=1e-6)
+    output = model.denoise(draft, memory)[..., FIRST_WORD:].argmax(-1) + FIRST_WORD
+    second = by_hand(output.masked_fill(target == PAD, PAD))
+    assert loss(stages=2) == pytest.approx(float(first + second) / 2, rel=1e-6)
+    assert loss(smoothing=0.3) == pytest.approx(float(by_hand(draft, 0.3)), rel=1e-6)
+    longer = [4 - 6 + 64, 64, 64]
+    sizes = model.length_scores(memory).log_softmax(1)
+    length = -sum(float(sizes[row, right]) for row, right in enumerate(longer)) / 3
+    assert loss(length_weight=0.5) == pytest.approx(float(first) + 0.5 * length, rel=1e-6)
+
+
+def test_adafactor_is_that_of_t5x():
+    """Its formula, in NumPy: a factored matrix and a vector, for five steps."""
+    rng, plan = np.random.default_rng(0), TrainingPlan(optimizer="adafactor", peak=3e-3)
+    weights = {"matrix": rng.normal(size=(4, 3)), "vector": rng.normal(size=5) * 1e-4}
+    module = torch.nn.ParameterDict(
+        {name: torch.tensor(value, dtype=torch.double) for name, value in weights.items()}
+    )
+    optimizer = training._optimizer(module, plan)
+    rows, columns, squares = np.zeros(4), np.zeros(3), np.zeros(5)
+    for step in range(1, 6):
+        optimizer.param_groups[0]["lr"] = rate = plan.rate(step * 100)
+        slopes = {name: rng.normal(size=value.shape) * 1e-5 for name, value in weights.items()}
+        for name, slope in slopes.items():
+            module[name].grad = torch.tensor(slope, dtype=torch.double)
+        optimizer.step()
+        decay = 1 - step**-0.8
+        size = slopes["matrix"] ** 2 + 1e-30
+        rows = decay * rows + (1 - decay) * size.mean(1)
+        columns = decay * columns + (1 - decay) * size.mean(0)
+        squares = decay * squares + (1 - decay) * (slopes["vector"] ** 2 + 1e-30)
+        second = {"matrix": np.outer(rows, columns) / rows.mean(), "vector": squares}
+        for name, weight in weights.items():
+            update = slopes[name] / np.sqrt(second[name])
+            update /= max(1.0, np.sqrt((update**2).mean()))
+            weights[name] = weight - rate * max(1e-3, np.sqrt((weight**2).mean())) * update
+            assert module[name].detach().numpy() == pytest.approx(weights[name], rel=1e-9)
+
+
+def test_the_gradient_is_limited_as_the_plan_says(monkeypatch):
+    limits = []
+    monkeypatch.setattr(torch.nn.utils, "clip_grad_norm_", lambda _, limit: limits.append(limit))
+    vocabulary = toy_vocabulary()
+    corpus = Corpus.of(toy_pairs(30), vocabulary)
+    for clip in (0.5, 0.0):
+        train(fresh("ar", vocabulary.size), corpus, TrainingPlan(2, 8, clip=clip))
+    assert limits == [0.5, 0.5]
 
 
 def test_corruption_keeps_its_share():
@@ -174,14 +253,19 @@ def test_plans_that_cannot_be_trained_with():
         TrainingPlan(optimizer="none"),
         TrainingPlan(remask=1.5),
         TrainingPlan(kept=2),
+        TrainingPlan(smoothing=-0.1),
+        TrainingPlan(clip=-1.0),
+        TrainingPlan(peak=1e-6),
     ):
         with pytest.raises(GlauberError):
             plan.check()
 
 
 def test_the_rate_warms_up_and_cools_down():
+    """Linear from the last rate, not from 0, to the peak; then half a cosine back to it."""
     plan = TrainingPlan(n_steps=100, warmup=10, peak=1.0, last=0.01)
-    assert plan.rate(0) == pytest.approx(0.1) and plan.rate(9) == pytest.approx(1.0)
+    expected = [0.01 + 0.099 * step for step in range(11)]
+    assert [plan.rate(step) for step in range(11)] == pytest.approx(expected)
     assert plan.rate(55) == pytest.approx(0.505) and plan.rate(100) == pytest.approx(0.01)
 
 

@@ -10,6 +10,7 @@ other languages, and of a model of 67 million parameters.
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +38,8 @@ from glauber.translation.evaluation import (
 )
 from glauber.translation.model import BUNDLED, load
 from glauber.translation.neighbours import CROSS, Neighbours, attention_of_neighbours
+from glauber.translation.own_token import OwnToken, own_token
+from glauber.translation.recipe import compare_recipe, settings_of, shape_of, weight_shapes
 from glauber.translation.score import Difference, bleu_difference, learned_score
 
 DIRECTIONS = ("DE-EN", "EN-DE", "RO-EN", "EN-RO", "ZH-EN", "EN-ZH")  # WMT14, WMT16, WMT17
@@ -681,6 +684,7 @@ TRAINING = (
     ("distil", DISTILLED, "lower"),
     ("raw", DISTILLED, "lower"),
     ("position", "positional attention is among the critical parts", "lower"),
+    ("generic", "a vocabulary of its own for the languages is critical", "lower"),
     ("vocab", "a vocabulary of its own for the languages is critical; no figure by size", None),
     ("stage", "one stage never sees the model's own drafts, which is why there are two", "lower"),
     ("kept-15", RANDOM_DRAFTS, None),
@@ -832,6 +836,87 @@ ABLATION = Piece(
     seconds=105,
 )
 
+# The recipe of appendix L.2, and remark 6.
+
+
+def ask_recipe(s: Settings) -> dict[str, object]:
+    settings = settings_of("paper", {})
+    count = sum(map(prod, weight_shapes(shape_of(settings))))
+    return {"rows": compare_recipe(settings), "millions": count / 1e6}
+
+
+RECIPE = Piece(
+    "every hyperparameter of the training next to that of `train-translator --preset paper`",
+    "The preset, with nothing trained; `glauber train-translator PAIRS --preset paper` trains "
+    "with it and prints the same table for its pairs",
+    small={},
+    ask=ask_recipe,
+    table=lambda a: columns(a.rows, "hyperparameter", "here", "paper", "verdict", "note"),
+    claims=[
+        Published(
+            "the model has 67 million parameters",
+            "paper B, appendix L.2",
+            "67 million",
+            "million parameters of the preset",
+            lambda a: float(a.millions),
+            near(67.0, 0.5),
+            choices=(
+                "positional attention in the decoder layers alone",
+                "128 positions; a length predictor of one layer",
+            ),
+        )
+    ],
+    seconds=1,
+)
+
+
+def ask_remark_6(s: Settings) -> dict[str, object]:
+    vocabulary, model = load_vocabulary(s.folder), load(s.folder, "student")
+    examples = example_sets(s)
+    effects = {
+        name: own_token(model, vocabulary, [row.source for row in rows], n_steps=s.n_steps)
+        for name, rows in examples.items()
+    }
+    return sized(examples) | {"effects": effects}
+
+
+def hidden_effect(a: Answers, which: str) -> Estimate:
+    effect: OwnToken = a.effects[which]
+    return effect.hidden
+
+
+REMARK_6 = Piece(
+    "how far a position's own token moves its distribution",
+    SENTENCES + "; drafts of the most likely length after {n_steps} passes of `refine` by the "
+    "shipped student, neither remasked nor cleaned; total variation between the distribution of a "
+    "position given the draft and given the same with MASK (hidden) or with the likeliest other "
+    "token (replaced) in its place; changed: its most likely token is another once it is hidden",
+    **COMMON,
+    small=SMALL | {"n_steps": 4},
+    paper=PAPER,
+    ask=ask_remark_6,
+    table=lambda a: [
+        {"set": name} | columns([effect], "hidden", "replaced", "changed", "n_positions", "kind")[0]
+        for name, effect in a.effects.items()
+    ],
+    claims=[
+        Published(
+            f"an update is not the conditional given all other positions ({which})",
+            "paper B, remark 6",
+            "in words; no figure",
+            f"total variation once the own token is hidden, mean over positions, {which}",
+            partial(hidden_effect, which=which),
+            above(0.0),
+            choices=("a set of conditionals gives 0 exactly, so any distance above 0 agrees",),
+            unit="sentences",
+            bounds=(0.0, 1.0),
+        )
+        for which in SETS
+    ],
+    choices=("drafts after 4 passes",),
+    seconds=20,
+)
+
 PIECES = {
     "B-table1": TABLE_1,
     "B-table2": TABLE_2,
@@ -839,4 +924,6 @@ PIECES = {
     "B-table4": TABLE_4,
     "B-table5": TABLE_5,
     "B-ablation": ABLATION,
+    "B-recipe": RECIPE,
+    "B-remark6": REMARK_6,
 }

@@ -159,26 +159,53 @@ def _read(path: Path) -> str:
     return decode(content, name)
 
 
-def read_training(name: str | Path) -> list[Pair]:
-    """Pairs of a file, or of a data set on the hub (`hub:NAME:CONFIG`)."""
+def read_split(name: str | Path, split: str) -> list[Pair]:
+    """The pairs of a file, or of a split of a data set on the hub.
+
+    A data set is hub:NAME:CONFIG, such as hub:wmt/wmt14:de-en, from German to English;
+    hub:wmt/wmt14:de-en:en-de is the other direction. NAME may be a folder. A row has a column
+    `translation` with a text for each language. White space is joined to single blanks, and pairs
+    with an empty side are left out.
+    """
     if not str(name).startswith("hub:"):
         return read_pairs(Path(name))
-    fields = str(name).split(":")
+    fields = str(name).split(":")[1:]
     sides = fields[-1].split("-")
-    if len(fields) != 3 or len(sides) != 2 or not all((*fields, *sides)):
-        raise GlauberError(f"{name} is no data set: write hub:NAME:CONFIG, as in hub:wmt14:de-en.")
+    if len(fields) not in (2, 3) or len(sides) != 2 or not all((*fields, *sides)):
+        raise GlauberError(
+            f"{visible(str(name))} is no data set: write hub:NAME:CONFIG, as in "
+            "hub:wmt/wmt14:de-en, or hub:wmt/wmt14:de-en:en-de for the other direction."
+        )
+    rows = [
+        (" ".join(source.split()), " ".join(target.split()))
+        for source, target in _read_hub(fields[0], fields[1], split, sides)
+    ]
+    pairs = [(source, target) for source, target in rows if source and target]
+    if not pairs:
+        raise GlauberError(f"the split {split} of {name} has no pair of sentences.")
+    if len(pairs) < len(rows):
+        say(f"{len(rows) - len(pairs):,} of {len(rows):,} pairs have an empty side: left out")
+    return pairs
+
+
+def _read_hub(name: str, config: str, split: str, sides: list[str]) -> Iterable[Pair]:
     try:
         from datasets import load_dataset
     except ImportError as missing:
         raise GlauberError(
             "hub names need the package datasets: pip install datasets."
         ) from missing
+    label = f"the split {split} of {visible(name)}, {visible(config)},"
     try:
-        rows = load_dataset(fields[1], fields[2], split="train")["translation"]
-        return [(row[sides[0]], row[sides[1]]) for row in rows]
-    except (OSError, KeyError, ValueError, RuntimeError) as problem:
+        rows = load_dataset(name, config, split=split)
+        if "translation" not in rows.column_names:
+            raise GlauberError(f"{label} has no column translation.")
+        return [(row[sides[0]], row[sides[1]]) for row in rows["translation"]]
+    except KeyError as problem:
+        raise GlauberError(f"{label} has no texts in {problem.args[0]}.") from problem
+    except (OSError, ValueError, RuntimeError) as problem:
         message = str(problem).splitlines()[0] if str(problem) else type(problem).__name__
-        raise GlauberError(f"{name} could not be read: {message}") from problem
+        raise GlauberError(f"{label} could not be read: {message}") from problem
 
 
 def write_pairs(path: Path, pairs: Iterable[Pair]) -> None:

@@ -25,7 +25,7 @@ from glauber.translation.data import (
     by_source,
     load_vocabulary,
     long_pairs,
-    read_pairs,
+    read_split,
 )
 from glauber.translation.decoding import (
     JUDGES,
@@ -72,7 +72,8 @@ Item = TypeVar("Item")  # a text, or a text with its references
 @study
 def evaluate_translator(
     pairs: Annotated[
-        str | Path | None, "Two-column file, plain or xz (default: the bundled test pairs)."
+        str | Path | None,
+        "Two-column file, plain or xz, or hub:NAME:CONFIG (default: the bundled test pairs).",
     ] = None,
     *,
     model: TranslatorModel = None,
@@ -139,8 +140,8 @@ def evaluate_translator(
 def read_examples(
     folder: Path, pairs: str | Path | None = None, *, limit: int | None = None, long: int = 0
 ) -> list[Example]:
-    """The sentences of a file (default: the bundled one), or long ones joined from it."""
-    listed = read_pairs(Path(pairs or TEST_PAIRS))
+    """The sentences of a file or a test split (default: bundled), or long ones joined from it."""
+    listed = read_split(pairs or TEST_PAIRS, "test")
     if long:
         return long_pairs(listed, load_vocabulary(folder), n_pairs=long)[:limit]
     return by_source(listed)[:limit]

@@ -36,6 +36,8 @@ class Shape:
     max_length: int = 128
     dropout: float = 0.1
     positional: bool = True  # a positional-attention block in each decoder layer (refine only)
+    attend_masks: bool = True  # refine only; false: a hidden position is attended to by itself only
+    relative: bool = False  # attention scores depend on distances (self-attention, but not of ar)
 
     def check(self) -> None:
         """Refuses sizes that no translator has."""
@@ -95,6 +97,8 @@ class Attention(nn.Module):
     ) -> Tensor:
         """Split queries, keys and values -> (rows, length, width)."""
         dropout = self.dropout if self.training else 0.0
+        if visible is not None and visible.dtype != torch.bool:  # added to the scores
+            visible = visible.to(query.dtype)
         mixed = F.scaled_dot_product_attention(
             query, key, value, attn_mask=visible, dropout_p=dropout, is_causal=causal
         )
@@ -186,6 +190,24 @@ class DecoderLayer(nn.Module):
         return hidden + self.drop(self.inner(self.norms[2](hidden)))
 
 
+MAX_DISTANCE = 32  # of relative positions; those further apart share a score
+
+
+class Distances(nn.Module):
+    """A learnt score for each head and each distance of two positions."""
+
+    def __init__(self, shape: Shape):
+        super().__init__()
+        self.table = nn.Embedding(2 * MAX_DISTANCE + 1, shape.heads)
+
+    def forward(self, visible: Tensor, length: int) -> Tensor:
+        """Scores (rows, heads, length, length), -inf where not visible."""
+        places = torch.arange(length, device=visible.device)
+        apart = (places - places[:, None]).clamp(-MAX_DISTANCE, MAX_DISTANCE) + MAX_DISTANCE
+        scores: Tensor = self.table(apart).permute(2, 0, 1)[None]
+        return scores.masked_fill(~visible, -torch.inf)
+
+
 class Translator(nn.Module):
     """The encoder-decoder; one table of embeddings serves source, target and output."""
 
@@ -201,6 +223,9 @@ class Translator(nn.Module):
         self.bias = nn.Parameter(torch.zeros(shape.vocab_size))
         self.drop = nn.Dropout(shape.dropout)
         self.length = nn.Linear(shape.width, 2 * shape.max_length + 1)
+        self.source_distances = Distances(shape) if shape.relative else None
+        own = shape.relative and shape.kind == "refine"
+        self.target_distances = Distances(shape) if own else None
         self.apply(_initialise)
 
     @property
@@ -212,25 +237,40 @@ class Translator(nn.Module):
         """source (rows, length), padded at the end -> its memory."""
         visible = (source != PAD)[:, None, None, :]
         hidden = self.drop(self.words(source) + self.source_places.weight[: source.shape[1]])
+        near = visible
+        if self.source_distances is not None:
+            near = self.source_distances(visible, source.shape[1])
         for layer in self.encoder:
-            hidden = layer(hidden, visible)
+            hidden = layer(hidden, near)
         return Memory(self.encoder_norm(hidden), visible)
 
     def scores(self, hidden: Tensor) -> Tensor:
         """(rows, length, width) -> (rows, length, vocab)."""
         return F.linear(self.norm(hidden), self.words.weight, self.bias)
 
-    def denoise(self, draft: Tensor, memory: Memory, site: int | None = None) -> Tensor:
+    def denoise(self, draft: Tensor, memory: Memory, site: int | Tensor | None = None) -> Tensor:
         """Scores (rows, length, vocab) of every position of a draft (rows, length), padded.
 
-        Of one site only, (rows, 1, vocab), if it is given.
+        Of one site only, (rows, 1, vocab), if it is given: the same in all rows, or one in each.
         """
-        visible = (draft != PAD)[:, None, None, :]
+        visible = self._visible(draft)
         positions = self.target_places.weight[: draft.shape[1]]
         hidden = self.drop(self.words(draft) + positions)
         for number, layer in enumerate(self.decoder):
             hidden = layer(hidden, positions[None], visible, memory, number)
+        if isinstance(site, Tensor):
+            return self.scores(hidden[torch.arange(len(hidden)), site][:, None])
         return self.scores(hidden if site is None else hidden[:, site : site + 1])
+
+    def _visible(self, draft: Tensor) -> Tensor:
+        """What each position of a draft attends to: (rows, 1, 1 or length, length), or scores."""
+        visible = (draft != PAD)[:, None, None, :]
+        if not self.shape.attend_masks:
+            itself = torch.eye(draft.shape[1], dtype=torch.bool, device=draft.device)
+            visible = visible & (draft != MASK)[:, None, None, :] | itself
+        if self.target_distances is not None:
+            return self.target_distances(visible, draft.shape[1])
+        return visible
 
     def project(self, memory: Memory) -> Memory:
         """The memory with each decoder layer's keys and values, to be read by several passes."""

@@ -262,6 +262,8 @@ def probabilities(
     """softmax(Q K^T / sqrt(d)) over what is visible: (rows, heads, states, context)."""
     query, key = attention.split(attention.query(states)), attention.split(attention.key(context))
     scores = query @ key.transpose(-1, -2) / query.shape[-1] ** 0.5
-    if visible is not None:
+    if visible is not None and visible.dtype == torch.bool:
         scores = scores.masked_fill(~visible, -torch.inf)
+    elif visible is not None:  # scores of distances
+        scores = scores + visible
     return scores.softmax(-1)

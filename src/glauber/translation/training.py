@@ -15,7 +15,7 @@ import json
 import math
 import os
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from pickle import UnpicklingError
@@ -26,13 +26,19 @@ from torch import Tensor
 from torch.nn import functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from glauber.foundation.checks import OneOf, Positive, Share, Whole, check_fields, check_seed
+from glauber.foundation.checks import (
+    OneOf,
+    Positive,
+    Real,
+    Share,
+    Whole,
+    check_fields,
+    check_seed,
+)
 from glauber.foundation.errors import GlauberError
 from glauber.foundation.json_text import parse_json
-from glauber.foundation.parameters import Device, Seed
 from glauber.foundation.progress import check_memory, say, track
-from glauber.foundation.study import Result, plain, study, visible
-from glauber.models.weights import choose_device
+from glauber.foundation.study import plain
 from glauber.translation.data import (
     LONGEST,
     VOCABULARY,
@@ -40,9 +46,7 @@ from glauber.translation.data import (
     Pair,
     SubwordVocabulary,
     load_vocabulary,
-    read_lines,
     read_pairs,
-    read_training,
     readable,
     write_pairs,
 )
@@ -75,8 +79,6 @@ MODELS = {
     "ar-distilled": ("ar", DISTILLED),
     "student-raw": ("refine", PAIRS),
 }
-SMOOTHING = 0.1  # of the labels
-LENGTH_WEIGHT = 0.2  # of the length predictor's loss
 CORRUPTIONS = ("random", "mask", "mixed", "cmlm")
 OPTIMIZERS = ("adamw", "adafactor")
 CURVE_POINTS = 100
@@ -104,17 +106,25 @@ class TrainingPlan:
     joined: bool = True
     # Largest fraction of a stage's output that is hidden from the next.
     remask: Annotated[float, Share] = REMASK
+    remask_repeats: bool = True  # tokens that repeat their left neighbour are hidden as well
+    smoothing: Annotated[float, Share] = 0.1  # of the labels
+    length_weight: Annotated[float, Real(0.0)] = 0.2  # refine only: of the length predictor's loss
+    clip: Annotated[float, Real(0.0)] = 1.0  # largest norm of the gradient; 0: no limit
 
     def check(self) -> None:
         """Refuses hyperparameters that cannot be trained with."""
         check_fields(self)
         if self.corruption == "cmlm" and self.stages != 1:
             raise GlauberError("the corruption cmlm has 1 stage: it never reads its own drafts.")
+        if self.peak < self.last:
+            raise GlauberError(
+                f"peak is {self.peak:g}, but the learning rate begins and ends at {self.last:g}."
+            )
 
     def rate(self, step: int) -> float:
-        """The learning rate: linear warm-up, then a cosine from `peak` to `last`."""
+        """The learning rate: linear from `last` to `peak`, then a cosine back to `last`."""
         if step < self.warmup:
-            return self.peak * (step + 1) / self.warmup
+            return self.last + (self.peak - self.last) * step / self.warmup
         share = (step - self.warmup) / max(1, self.n_steps - self.warmup)
         return self.last + (self.peak - self.last) * (1 + math.cos(math.pi * share)) / 2
 
@@ -169,11 +179,11 @@ def _mask_some(target: Tensor) -> Tensor:
     return target.masked_fill(hidden, MASK)
 
 
-def ar_loss(model: Translator, source: Tensor, target: Tensor) -> Tensor:
+def ar_loss(model: Translator, source: Tensor, target: Tensor, *, smoothing: float = 0.0) -> Tensor:
     """Cross-entropy of each next token of the target, and of its end."""
     begin = torch.full_like(target[:, :1], BEGIN)
     scores = model.follow(torch.cat([begin, target], 1), model.encode(source))
-    return _cross_entropy(scores, with_end(target))
+    return _cross_entropy(scores, with_end(target), smoothing)
 
 
 def refine_loss(
@@ -181,30 +191,33 @@ def refine_loss(
 ) -> Tensor:
     """Cross-entropy at every position, averaged over the stages, and that of the length.
 
-    Stage 1 reads the draft, each further one the output of the previous stage, as in decoding:
-    in between repeats are hidden again, and the tokens of the lowest confidence. With `cmlm` only
-    masked positions count.
+    Stage 1 reads the draft, each further one the most likely tokens of the previous stage. As in
+    decoding, repeats may be hidden in between (`remask_repeats`), and the tokens of the lowest
+    confidence (`remask`); paper B's (L.59) has neither. With `cmlm` only masked positions count.
     """
     memory = model.project(model.encode(source))
     labels = target.masked_fill(draft != MASK, PAD) if plan.corruption == "cmlm" else target
     losses = []
     for stage in range(plan.stages):
         scores = model.denoise(draft, memory)
-        losses.append(_cross_entropy(scores, labels))
+        losses.append(_cross_entropy(scores, labels, plan.smoothing))
         if stage + 1 < plan.stages:
-            draft = _draft_from(scores.detach(), target, plan.remask)
+            draft = _draft_from(scores.detach(), target, plan.remask, plan.remask_repeats)
     longer = (target != PAD).sum(1) - (source != PAD).sum(1) + model.shape.max_length
     length = F.cross_entropy(model.length_scores(memory).float(), longer)
-    return torch.stack(losses).mean() + LENGTH_WEIGHT * length
+    return torch.stack(losses).mean() + plan.length_weight * length
 
 
-def _draft_from(scores: Tensor, target: Tensor, remask: float) -> Tensor:
-    """The next stage's draft; up to `remask` of each row, the least confident, is hidden."""
+def _draft_from(scores: Tensor, target: Tensor, remask: float, repeats: bool = True) -> Tensor:
+    """The next stage's draft; up to `remask` of each row, the least confident, is hidden.
+
+    repeats: what equals its left neighbour is hidden as well.
+    """
     guess, sure = likely(scores)
     guess = guess.masked_fill(target == PAD, PAD)
     share = torch.rand(len(guess), device=guess.device) * remask
     hidden = least_sure(sure, guess, ((guess != PAD).sum(1) * share).long())
-    return guess.masked_fill(hidden | stutters(guess), MASK)
+    return guess.masked_fill(hidden | stutters(guess) if repeats else hidden, MASK)
 
 
 def train(
@@ -233,7 +246,8 @@ def train(
             loss = _loss(model, corpus, plan, step)
             optimizer.zero_grad(set_to_none=True)
             loss.backward()
-            torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+            if plan.clip:
+                torch.nn.utils.clip_grad_norm_(model.parameters(), plan.clip)
             for group in optimizer.param_groups:
                 group["lr"] = plan.rate(step)
             optimizer.step()
@@ -256,21 +270,36 @@ def _loss(model: Translator, corpus: Corpus, plan: TrainingPlan, step: int) -> T
     kind = model.device.type
     with torch.autocast(kind, torch.bfloat16, enabled=kind == "cuda"):
         if model.shape.kind == "ar":
-            return ar_loss(model, source, target)
+            return ar_loss(model, source, target, smoothing=plan.smoothing)
         draft = corrupt(target, model.shape.vocab_size, kind=plan.corruption, kept=plan.kept)
         return refine_loss(model, source, target, draft, plan)
 
 
-def _cross_entropy(scores: Tensor, labels: Tensor) -> Tensor:
-    """Mean over the labels that are not PAD, smoothed while the model trains."""
+def _cross_entropy(scores: Tensor, labels: Tensor, smoothing: float) -> Tensor:
+    """Mean over the labels that are not PAD."""
     flat = scores.flatten(0, 1).float()
-    return F.cross_entropy(flat, labels.flatten(), ignore_index=PAD, label_smoothing=SMOOTHING)
+    return F.cross_entropy(flat, labels.flatten(), ignore_index=PAD, label_smoothing=smoothing)
 
 
 def _optimizer(model: Translator, plan: TrainingPlan) -> torch.optim.Optimizer:
-    """AdamW, or the paper's Adafactor; only matrices decay."""
+    """AdamW, of which only matrices decay, or Adafactor with the defaults of T5X.
+
+    Those are a decay of 1 - t^-0.8, 1e-30 added to the squared gradients, steps relative to the
+    parameter's root mean square (at least 1e-3), updates clipped at 1, no momentum and no weight
+    decay. torch.optim.Adafactor has other constants and places for the 1e-30.
+    """
     if plan.optimizer == "adafactor":
-        return torch.optim.Adafactor(model.parameters(), lr=plan.peak)
+        from transformers.optimization import Adafactor
+
+        return Adafactor(
+            model.parameters(),
+            lr=plan.peak,
+            eps=(1e-30, 1e-3),
+            clip_threshold=1.0,
+            decay_rate=-0.8,
+            scale_parameter=True,
+            relative_step=False,
+        )
     matrices = [weight for weight in model.parameters() if weight.ndim > 1]
     vectors = [weight for weight in model.parameters() if weight.ndim <= 1]
     groups = [
@@ -338,9 +367,12 @@ class TrainedModel:
     new: bool = True  # false: it was in the folder before
 
 
-def prepare(pairs: list[Pair], folder: Path, *, vocab_size: int = 8000) -> SubwordVocabulary:
-    """Writes the pairs and a vocabulary learnt from both sides of them."""
-    vocabulary = SubwordVocabulary.learn([text for pair in pairs for text in pair], vocab_size)
+def prepare(
+    pairs: list[Pair], folder: Path, *, vocab_size: int = 8000, texts: Sequence[str] = ()
+) -> SubwordVocabulary:
+    """Writes the pairs and a vocabulary learnt from both sides of them, or from other texts."""
+    texts = texts or [text for pair in pairs for text in pair]
+    vocabulary = SubwordVocabulary.learn(list(texts), vocab_size)
     try:
         folder.mkdir(parents=True, exist_ok=True)
         (folder / VOCABULARY).write_bytes(vocabulary.serialized)
@@ -465,152 +497,58 @@ def make(
     shape: Shape,
     longest: int = LONGEST,
     further: Sequence[str] = (),
+    vocabulary_texts: Sequence[str] = (),
+    begin_from: str | None = "teacher",
     device: str = "cpu",
 ) -> list[TrainedModel]:
-    """All steps, teacher and student; those whose result is in the folder are skipped."""
+    """All steps, teacher and student; those whose result is in the folder are skipped.
+
+    begin_from: the weights of the student at first, those of the teacher or (None) random ones.
+    """
     if not (folder / VOCABULARY).is_file() or not (folder / PAIRS).is_file():
-        vocabulary = prepare(pairs, folder, vocab_size=shape.vocab_size)
+        vocabulary = prepare(pairs, folder, vocab_size=shape.vocab_size, texts=vocabulary_texts)
         say(f"prepare: {len(pairs):,} pairs, {vocabulary.size:,} tokens")
-    shape = replace(shape, vocab_size=load_vocabulary(folder).size)
+    else:
+        vocabulary = _check_prepared(pairs, folder)
+    shape = replace(shape, vocab_size=vocabulary.size)
     models = []
-    for name, first in (("teacher", None), ("student", "teacher")):
-        if name == "student" and not (folder / DISTILLED).is_file():
-            n_pairs = distil(folder, further=further, device=device)
-            say(f"distil: {n_pairs:,} sources")
-        if (folder / f"{name}.safetensors").is_file():
-            models.append(read_trained(folder, name))
-            continue
+    for name, first in (("teacher", None), ("student", begin_from)):
         own = replace(shape, kind=MODELS[name][0])
-        models.append(
-            learn(folder, name, plan, shape=own, begin_from=first, longest=longest, device=device)
-        )
+        trained = (folder / f"{name}.safetensors").is_file()
+        if name == "student" and not trained:
+            if (folder / DISTILLED).is_file():
+                n_pairs = len(read_pairs(folder / DISTILLED))
+                say(f"{DISTILLED} was in {folder} before: the student learns its {n_pairs:,} pairs")
+            else:
+                n_pairs = distil(folder, further=further, device=device)
+                say(f"distil: {n_pairs:,} sources")
+        if trained:
+            _check_trained(folder, name, own)
+            models.append(read_trained(folder, name))
+        else:
+            models.append(
+                learn(
+                    folder, name, plan, shape=own, begin_from=first, longest=longest, device=device
+                )
+            )
     return models
 
 
-@study
-def train_translator(
-    pairs: Annotated[str | Path, "Two-column file, plain or xz, or hub:NAME:CONFIG."],
-    *,
-    out: Annotated[str | Path, "Folder of the translator; an existing one is resumed."],
-    steps: Annotated[int, "Training steps of teacher and student.", Whole()] = 5000,
-    batch: Annotated[int, "Pairs of a batch.", Batch] = 2048,
-    vocabulary: Annotated[int, "Tokens of the shared vocabulary.", Size] = 8000,
-    width: Annotated[int, "Hidden units.", Size] = 256,
-    heads: Annotated[int, "Attention heads; they divide the width.", Size] = 8,
-    layers: Annotated[int, "Layers of encoder and decoder each.", Size] = 3,
-    corruption: Annotated[
-        str, "Corruption of the student's drafts: mask, random, mixed or cmlm.", OneOf(CORRUPTIONS)
-    ] = "mask",
-    kept: Annotated[
-        float | None, "Share of a draft that is kept (default: drawn for each row).", Share
-    ] = None,
-    stages: Annotated[
-        int | None,
-        "Passes of the student, each on the output of the previous one (default: 2; cmlm: 1).",
-        Stages,
-    ] = None,
-    remask: Annotated[
-        float,
-        "Largest fraction of tokens, the least confident, that is hidden between stages.",
-        Share,
-    ] = REMASK,
-    optimizer: Annotated[str, "adamw or adafactor (the paper's).", OneOf(OPTIMIZERS)] = "adamw",
-    peak: Annotated[float, "Highest learning rate.", Positive] = TrainingPlan.peak,
-    warmup: Annotated[
-        int | None, "Steps until then (default: a fifth, at most 400).", Whole()
-    ] = None,
-    longest: Annotated[
-        int, "Tokens on a side of a pair; longer pairs are not used.", Size
-    ] = LONGEST,
-    further: Annotated[str | Path | None, "Sentences without a translation, one a line."] = None,
-    seed: Seed = 0,
-    device: Device = "auto",
-) -> "TrainedTranslator":
-    """Train a translator from pairs: a teacher, its distilled translations, and a student.
-
-    What `translate` reads with `model=OUT`. Teacher and student are trained for as many steps; the
-    student begins from the teacher's weights, which have seen as many pairs before it. The drafts
-    of paper B are `corruption=random, kept=0.15, remask=0`, its optimiser adafactor.
-    """
-    plan = TrainingPlan(
-        steps,
-        batch,
-        peak,
-        seed=seed,
-        corruption=corruption,
-        kept=kept,
-        optimizer=optimizer,
-        warmup=max(1, min(400, steps // 5)) if warmup is None else warmup,
-        remask=remask,
-        stages=stages if stages is not None else 1 if corruption == "cmlm" else 2,
-    )
-    plan.check()
-    shape = Shape(
-        vocab_size=vocabulary,
-        width=width,
-        heads=heads,
-        n_encoder=layers,
-        n_decoder=layers,
-        inner=5 * width // 2,
-        max_length=max(Shape.max_length, 4 * longest + 4),
-    )
-    shape.check()
-    check_size(shape, plan)
-    folder = _check_folder(out)
-    sentences = read_lines(Path(further)) if further else []
-    listed = read_training(pairs)
-    say(f"{len(listed):,} pairs; teacher and student, {steps:,} steps of {batch:,} pairs each")
-    kind = choose_device(device).type
-    models = make(
-        listed, folder, plan, shape=shape, longest=longest, further=sentences, device=kind
-    )
-    return TrainedTranslator(folder, models)
+def _check_prepared(pairs: list[Pair], folder: Path) -> SubwordVocabulary:
+    """The vocabulary of a folder that was prepared before, from the same pairs."""
+    if read_pairs(folder / PAIRS) != pairs:
+        raise GlauberError(f"{folder} was prepared from other pairs: give a new folder.")
+    vocabulary = load_vocabulary(folder)
+    say(f"{folder} is resumed: its vocabulary has {vocabulary.size:,} tokens")
+    return vocabulary
 
 
-@dataclass(frozen=True, eq=False)
-class TrainedTranslator(Result):
-    """A folder with a translator, and the losses of its training."""
-
-    folder: Path
-    models: list[TrainedModel]
-    kind: str = "estimate: losses of single batches"  # What every number is
-
-    FIGURES = {"loss": ("glauber.interfaces.plots.translation:plot_losses", "models")}
-
-    def lines(self) -> Iterable[str]:
-        for model in self.models:
-            cost = f"{model.seconds:,.0f} s on {model.device}" if model.new else "present before"
-            yield (
-                f"{model.name}: {model.n_parameters:,} parameters, {model.n_examples:,} pairs"
-                f"{f' ({model.n_dropped:,} more were too long)' if model.n_dropped else ''}, "
-                f"loss {model.loss:.3f} (last batch), {cost}"
-            )
-        yield f'{self.folder} contains the translator: glauber translate "…" --model {self.folder}'
-
-    def table(self) -> Iterable[Mapping[str, object]]:
-        """One row for each loss that was recorded."""
-        return [
-            {"model": model.name, "step": step, "loss": loss}
-            for model in self.models
-            for step, loss in model.curve
-        ]
-
-
-def _check_folder(out: str | Path) -> Path:
-    """The folder of the translator: new, empty, or with an unfinished translator."""
-    folder = Path(out)
-    try:
-        if not str(out).strip():
-            raise GlauberError("the folder of the translator has no name.")
-        if "\0" in str(out):
-            raise ValueError("it has a null byte")
-        if folder.exists() and not folder.is_dir():
-            raise GlauberError(f"{folder} is a file, not the folder of a translator.")
-        if folder.is_dir() and any(folder.iterdir()) and not (folder / VOCABULARY).is_file():
-            raise GlauberError(
-                f"{folder} contains other things than a translator; give a new name."
-            )
-    except (OSError, ValueError) as problem:
-        text = f"{visible(str(out))[:200]} cannot be the folder of a translator"
-        raise GlauberError(f"{text}: {getattr(problem, 'strerror', None) or problem}.") from problem
-    return folder
+def _check_trained(folder: Path, name: str, shape: Shape) -> None:
+    """Refuses a trained model whose sizes are not the given ones."""
+    found, given = asdict(load(folder, name).shape), asdict(shape)
+    if wrong := [key for key in given if found[key] != given[key] and key != "dropout"]:
+        key = wrong[0]
+        raise GlauberError(
+            f"the {name} in {folder} has {key.replace('_', ' ')} {found[key]} and not {given[key]}:"
+            " give a new folder."
+        )

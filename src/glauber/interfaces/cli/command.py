@@ -169,8 +169,9 @@ def _spelling(parameter: inspect.Parameter, hint: Hint) -> OptionSpelling | None
         option = typer.Argument(help=help_text, metavar=name.upper().replace("_", "-"))
     else:
         flag = SINGULAR.get(name) or "--" + name.replace("_", "-")
-        # A switch that is on can be switched off.
-        flags = f"{flag}/--no-{flag[2:]}" if form.hint is bool and default else flag
+        # A switch that is on, or whose default depends on others, can be switched off.
+        off = form.hint is bool and default is not False
+        flags = f"{flag}/--no-{flag[2:]}" if off else flag
         option = typer.Option(flags, help=help_text)
     return OptionSpelling(
         Annotated[form.hint | None if default is None else form.hint, option],
