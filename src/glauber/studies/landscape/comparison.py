@@ -37,12 +37,13 @@ from glauber.studies.landscape.scorers import (
     SIMILARITY,
     Scorer,
     TopicScores,
+    check_hypothesis,
     check_scorer,
     read_labels,
     scorer_for,
     topic_scores,
 )
-from glauber.studies.landscape.topics import Embeds, Labels
+from glauber.studies.landscape.topics import Embeds, Hypothesis, Labels, NamedScorer
 from glauber.studies.metastability.traps import TrapSearch
 from glauber.texts.read import Corpus
 from glauber.texts.starts import bundled_texts, legible, read_texts, skip
@@ -67,7 +68,8 @@ def compare(
     rectangles: Annotated[int, "Random rectangles of each model.", Whole(1, 10**7)] = 100,
     top: Annotated[int, "Replacements are among this many most probable tokens.", Whole(2)] = TOP,
     labels: Labels = "topics",
-    scorer: Annotated[str | Scorer, "similarity, or an entailment model by name."] = SIMILARITY,
+    scorer: NamedScorer = SIMILARITY,
+    hypothesis: Hypothesis = None,
     embedder: Embeds = None,
     every: Annotated[int, "Steps between snapshots.", Whole()] = 20,
     shortest: Annotated[int, "Steps within one token of a text that make a trap.", Whole()] = 50,
@@ -86,6 +88,7 @@ def compare(
     Whole(1, steps)("every", every)
     topic_labels = read_labels(labels)
     check_scorer(scorer, embedder, otherwise=NO_TOPICS)
+    check_hypothesis(hypothesis, [scorer])
     for name in names:  # one that cannot be found is refused before any other model is read
         if not name.startswith("bundled:") and not reachable(name):
             load(name)
@@ -98,6 +101,7 @@ def compare(
         rectangles=rectangles,
         top=top,
         scorer=scorer,
+        hypothesis=hypothesis,
         labels=topic_labels,
         embedder=embedder,
         every=every,
@@ -133,6 +137,7 @@ class ComparisonSettings(NamedTuple):
     rectangles: int
     top: int
     scorer: str | Scorer
+    hypothesis: str | None
     labels: tuple[str, ...]
     embedder: Embeds
     every: int
@@ -305,6 +310,7 @@ def _with_run(row: ModelRow, model: Model, run: Run, settings: ComparisonSetting
             settings.scorer,
             settings.labels,
             embedder=settings.embedder,
+            hypothesis=settings.hypothesis,
             device=settings.device,
         )
     except GlauberError as error:

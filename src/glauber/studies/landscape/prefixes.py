@@ -33,12 +33,13 @@ from glauber.studies.landscape.scorers import (
     SIMILARITY,
     Floats,
     Scorer,
+    check_hypothesis,
     check_scorer,
     read_labels,
     scorer_for,
     topic_scores,
 )
-from glauber.studies.landscape.topics import Embeds, Labels
+from glauber.studies.landscape.topics import Embeds, Hypothesis, Labels, NamedScorer
 from glauber.texts.starts import starts
 
 if TYPE_CHECKING:
@@ -76,7 +77,8 @@ def prefixes(
     seed: Seed = 0,
     every: Annotated[int, "Steps between snapshots.", Whole()] = 16,
     labels: Labels = "topics",
-    scorer: Annotated[str | Scorer, "similarity, or an entailment model by name."] = SIMILARITY,
+    scorer: NamedScorer = SIMILARITY,
+    hypothesis: Hypothesis = None,
     embedder: Embeds = None,
     words: Annotated[
         str | Sequence[str], "Words, with commas, whose probability at a site is measured."
@@ -102,6 +104,7 @@ def prefixes(
     words = tuple(word.strip() for word in listed_words if word.strip())
     topic_labels = read_labels(labels)
     check_scorer(scorer, embedder, otherwise=NO_TOPICS)
+    check_hypothesis(hypothesis, [scorer])
     loaded_model = load(model, **where)
     tokens = [single_token(loaded_model, word) for word in words]
     pairs = _pairs(names, against)
@@ -118,7 +121,7 @@ def prefixes(
             run = _run(loaded_model, texts, prefix, run_folder, sampling)
             samples[prefix] = snapshots(run, every=every, free_only=True).after(steps // 2)
             advance(note=prefix)
-    scores, by, note = mean_scores(samples, scorer, topic_labels, embedder, where)
+    scores, by, note = mean_scores(samples, scorer, topic_labels, embedder, hypothesis, where)
     probabilities = {
         prefix: mean_probabilities(loaded_model, sample, site, tokens, temperature)
         for prefix, sample in samples.items()
@@ -351,12 +354,15 @@ def mean_scores(
     scorer: str | Scorer,
     labels: Sequence[str],
     embedder: Embeds,
+    hypothesis: str | None,
     where: Where,
 ) -> tuple[dict[str, Floats], Scorer | None, str]:
     """Each chain's mean scores (chains, labels) by prefix, the scorer, or why there are none."""
     first, device = next(iter(samples.values())), where.get("device", "auto")
     try:
-        by = scorer_for(first, scorer, labels, embedder=embedder, device=device)
+        by = scorer_for(
+            first, scorer, labels, embedder=embedder, hypothesis=hypothesis, device=device
+        )
     except GlauberError as error:
         if scorer != SIMILARITY or embedder not in (None, TOKENS):
             raise
