@@ -275,7 +275,7 @@ def test_the_hypothesis_of_the_pipeline_gives_the_scores_of_the_pipeline(tmp_pat
         assert np.allclose(row, [score_of[label] for label in LABELS], atol=1e-5)
     default = load_scorer(folder, LABELS, device="cpu")
     assert np.abs(default.score(texts) - scorer.score(texts)).max() > 1e-3
-    assert EXAMPLE in scorer.name and ABOUT in default.name  # each says what it asked
+    assert "This example is LABEL." in scorer.name and "This text is about" in default.name
 
 
 def test_a_classifier_of_sentiment_scores_its_own_classes(tmp_path, tiny_folder):

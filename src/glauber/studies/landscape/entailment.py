@@ -34,7 +34,7 @@ def entailment_scores(
     column = _entailment(name, model.config.label2id)
 
     def score(once: Sequence[str]) -> Floats:
-        pairs = [(text, hypothesis.format(label)) for text in once for label in labels]
+        pairs = [(text, hypothesis.replace("{}", label)) for text in once for label in labels]
         logits = np.concatenate([_logits(tokenizer, model, part) for part in _parts(pairs)])
         return np.asarray(softmax(logits[:, column].reshape(len(once), len(labels)), axis=1))
 

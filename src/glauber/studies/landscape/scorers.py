@@ -219,7 +219,8 @@ def load_scorer(
         return Scorer(f"classes, {scorer}", labels, class_scores(scorer, labels, device=device))
     hypothesis = hypothesis or (FEELING if set(labels) <= set(SENTIMENTS) else ABOUT)
     score = entailment_scores(scorer, labels, device=device, hypothesis=hypothesis)
-    return Scorer(f'entailment, {scorer}, "{hypothesis}"', labels, score)
+    asked = hypothesis.replace("{}", "LABEL")
+    return Scorer(f'entailment, {scorer}, "{asked}"', labels, score)
 
 
 def similarity_scorer(embedder: Embedder, labels: Sequence[str] = tuple(TOPICS)) -> Scorer:
