@@ -517,8 +517,14 @@ def test_chains_that_cannot_be_divided_are_refused(topics_scale):
 def test_prefixes(topics_scale):
     made = paper("A-prefixes")
     assert len(made.rows) == 5 and all(row["published"] for row in made.rows)
-    labels = [claim.sentence.split("towards ")[1] for claim in made.claims]
+    *pulls, faster, narrower, political = made.claims
+    labels = [claim.sentence.split("towards ")[1] for claim in pulls]
     assert labels == ["science", "pop culture", "sport", "politics", "politics"]
+    for claim, name in ((faster, "distance"), (narrower, "entropy")):  # one value for each chain
+        assert claim.quantity.value == pytest.approx(np.mean([row[name][0] for row in made.rows]))
+        assert claim.quantity.n == 3
+    assert -1 <= political.quantity.value <= 1 and "tenth" in " ".join(political.ours)
+    assert made.rows[3]["first_political"] in (None, 2.0, 4.0, 6.0, 8.0)
     assert list(made.figures())[:2] == ["topics", "words"]
 
 

@@ -65,7 +65,7 @@ from glauber.studies.compatibility.single_mask import single_mask
 from glauber.studies.landscape.entailment import EXAMPLE
 from glauber.studies.landscape.kinds import KINDS, text_kinds
 from glauber.studies.landscape.labels import held_out_passages
-from glauber.studies.landscape.prefixes import PREFIXES, prefixes
+from glauber.studies.landscape.prefixes import MOTION, PREFIXES, prefixes
 from glauber.studies.landscape.recurrence import Recurrence, recurrence
 from glauber.studies.landscape.scorers import SIMILARITY, TopicScores
 from glauber.studies.landscape.topics import topics
@@ -2022,6 +2022,7 @@ def ask_prefixes(s: Settings) -> dict[str, object]:
         **options,
         prefixes=PREFIXES,
         against="none",
+        track=TRACK,
         seed=s.seed,
         device=s.device,
         folder=s.place("prefixes", key),
@@ -2031,6 +2032,7 @@ def ask_prefixes(s: Settings) -> dict[str, object]:
 
 def prefix_rows(a: Answers) -> list[Row]:
     rows = []
+    medians = {visit.prefix: visit.median.value for visit in a.study.first_visits}
     for contrast in a.study.contrasts:
         pulls = {label: means[2] for label, means in contrast.topics.items()}
         sure = contrast.differing_topics
@@ -2048,6 +2050,12 @@ def prefix_rows(a: Answers) -> list[Row]:
                 ],
                 "sure": [word.word for word in contrast.more if word.sure],
                 "less": [word.word for word in contrast.less[:8]],
+                **{
+                    name: [means.difference.value, *(means.difference.interval or ())]
+                    for name, means in contrast.motion.items()
+                },
+                "first_political": medians.get(contrast.first),
+                "first_political_without": medians.get("no prefix"),
                 "published": PULLS[contrast.first][0],
                 "text": contrast.texts[0],
                 "scorer": a.study.scorer,
@@ -2055,6 +2063,23 @@ def prefix_rows(a: Answers) -> list[Row]:
             }
         )
     return rows
+
+
+def over_prefixes(a: Answers, measure: str) -> Estimate:
+    """A figure of the motion with a prefix less without one, mean over prefixes, chain by chain."""
+    motion, column = a.study.motion_by_chain, list(MOTION).index(measure)
+    after = np.mean([motion[name][:, column] for name in PREFIXES], axis=0)
+    return mean_over_chains(after - motion[""][:, column])
+
+
+def early_politics(a: Answers) -> Number:
+    """Chains that are soon political after the political prefix, less those without a prefix."""
+    first, soon = a.study.first_steps, max(a.settings.every, a.settings.steps // 10)
+    if not first:
+        return Quantity("", None, reason=a.study.note)
+    prefix = next(name for name, (_, label) in PULLS.items() if label == TRACK)
+    pairs = (first[prefix] <= soon).astype(float) - (first[""] <= soon)
+    return mean_over_chains(pairs, bounds=(-1, 1))
 
 
 def prefix_claims(a: Answers) -> Iterable[Published]:
@@ -2072,6 +2097,37 @@ def prefix_claims(a: Answers) -> Iterable[Published]:
             choices=("the label, and a pull of 0.1 as the smallest that matters",),
             bounds=(-1, 1),
         )
+    yield Published(
+        "a prefix accelerates the drift",
+        "paper A, appendix C.4",
+        "faster, no number",
+        "distance from the start over the earlier half, less that without a prefix",
+        over_prefixes(a, "distance"),
+        above(0.0),
+        effect=0.05,
+        choices=(a.study.distance, "power for a difference of 0.05"),
+    )
+    yield Published(
+        "a prefix narrows the space and concentrates the probability",
+        "paper A, appendix C.4",
+        "it narrows, no number",
+        "entropy of a redraw over the later half in nats, less that without a prefix",
+        over_prefixes(a, "entropy"),
+        below(0.0),
+        effect=-0.1,
+        choices=("concentration: a lower mean entropy of the redraws; power for 0.1 nats",),
+    )
+    yield Published(
+        'after "Donald Trump said that" chains become political almost immediately',
+        "paper A, appendix C.4",
+        "almost immediately, no number",
+        "share of chains above the baseline within a tenth of the steps, less without a prefix",
+        early_politics(a),
+        above(0.0),
+        effect=0.5,
+        choices=("almost immediately: within a tenth of the steps; power for half of the chains",),
+        bounds=(-1, 1),
+    )
 
 
 PREFIXES_PIECE = Piece(
