@@ -243,6 +243,10 @@ def test_equation_4_1(resize, tiny_folder):
     assert made.rows[0]["difference"] == pytest.approx([mean.value, *mean.interval])
     assert made.claims[0].quantity.value == pytest.approx(mean.value)
     assert made.claims[0].region.low == 0.05  # a difference that matters, not any at all
+    ranks, sizes = made.claims[1:3]
+    assert ranks.quantity.value == pytest.approx(found.sizes["potential"]["rank"].value)
+    assert sizes.quantity.value == pytest.approx(made.rows[0]["potential_total_variation"][0])
+    assert len(made.claims) == 6 and "pll_by_incompatibility" in made.rows[0]
     assert list(made.figures()) == ["2-sites", "3-sites"]
 
 
