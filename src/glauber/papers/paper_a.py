@@ -1778,6 +1778,10 @@ TABLE_5 = Piece(
     paper=dict(model=BERT, embedder=JINA, length=20, chains=30, steps=10_000, temperature=1.0),
     published=dict(length=15),  # of the longest trap
     not_in_paper=("temperature",),
+    choices=(
+        "drift: the mean over the snapshots of the next 300 steps, from each of every 50 steps; a "
+        "trap lasts 150 steps at least",
+    ),
     chains=lambda s: [s.chain_set()],
     ask=ask_traps,
     table=trap_rows,
@@ -1982,6 +1986,7 @@ REGIMES = Piece(
         steps=600,
     ),
     paper=dict(model=BERT, embedder=JINA, length=20, chains=30, steps=10_000),
+    published=dict(chains=100),  # trials per condition, appendix B.2
     choices=("the distances that the paper gives are lost in our text",),
     chains=temperature_chains,
     ask=ask_regimes,

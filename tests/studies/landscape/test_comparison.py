@@ -277,10 +277,8 @@ def test_a_masked_and_a_diffusion_model_side_by_side(tmp_path, tiny_folder):
         "we will be in it",
         "a bird flew on",
     ]
-    found = compare(
-        [str(tiny_folder), diffusion], texts, chains=4, length=4, steps=40, rectangles=4, top=5,
-        scorer=SCORER, every=20,
-    )  # fmt: skip
+    sizes = dict(chains=4, length=4, steps=40, rectangles=4, top=5)
+    found = compare([str(tiny_folder), diffusion], texts, scorer=SCORER, every=20, **sizes)
     masked, other = found.models
     for row in (masked, other):
         assert row.traps is not None and row.topics_end is not None and not row.notes

@@ -150,7 +150,9 @@ def prefixes(
     samples = {prefix: sample.after(steps // 2) for prefix, sample in whole.items()}
     by, note = _scorer(samples[groups[0]], scorer, topic_labels, embedder, hypothesis, where)
     scores, first_steps = {}, {}
-    for prefix in groups if by else ():
+    for prefix in groups:
+        if by is None:
+            break
         if track is None:
             scores[prefix] = np.asarray(topic_scores(samples[prefix], by).values.mean(axis=1))
             continue
