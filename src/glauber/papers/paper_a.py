@@ -1530,10 +1530,11 @@ def ask_table_4(s: Settings) -> dict[str, object]:
 
 def table_4_rows(a: Answers) -> list[Row]:
     rows = []
+    ends = {model: ends_by_topic(a, scores) for model, scores in a.scores.items()}
     for topic in TOPICS:
         row: Row = {"seed": topic, "kind": "estimate"}
-        for model, scores in a.scores.items():
-            mean = ends_by_topic(a, scores)[topic]
+        for model, own in ends.items():
+            mean = own[topic]
             row[f"tracked_end, {model}"] = [mean.value, *(mean.interval or ())]
         rows.append(row | {"published": {NAMES[m]: TABLE_4_SCORES[m][topic] for m in NAMES}})
     counts = {model: topics_above(a, scores) for model, scores in a.scores.items()}

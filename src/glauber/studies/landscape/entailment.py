@@ -65,7 +65,9 @@ def class_names(name: str) -> tuple[str, ...] | None:
     if not reachable(name):
         return None
     try:
-        config = AutoConfig.from_pretrained(name, local_files_only=is_folder(name))
+        config = AutoConfig.from_pretrained(
+            name, local_files_only=is_folder(name), trust_remote_code=False
+        )
     except Exception:  # reported when the model is loaded
         return None
     if not config.label2id or _entailment_classes(config.label2id):
