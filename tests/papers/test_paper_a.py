@@ -1,8 +1,11 @@
 """Pieces of paper A on a tiny model: their claims are those of the studies, recomputed by hand."""
 
+import json
 import math
+import shutil
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -14,23 +17,27 @@ from tokenizers import Tokenizer
 import glauber
 from conftest import TEXTS, VOCABULARY
 from glauber import paper, phase, sample
+from glauber.foundation.errors import GlauberError
 from glauber.foundation.statistics import Estimate
 from glauber.models.shelf import bundled_folder
-from glauber.papers import paper_a
+from glauber.papers import paper_a, work
 from glauber.papers.piece import Answers
 from glauber.papers.work import Request, list_chains
 from glauber.studies.compatibility.rectangles import delta_of
+from glauber.studies.landscape.entailment import ABOUT, EXAMPLE
 from glauber.studies.landscape.labels import Labelled, calibration_passages, held_out_passages
 from glauber.studies.landscape.recurrence import recurrence
 from glauber.studies.metastability.drift import LevelDrift
 from glauber.studies.metastability.traps import TrapSearch
 from glauber.studies.mixing.crossover import Crossover
 from glauber.studies.mixing.influence import influence_at
+from glauber.texts.read import read_texts
 from glauber.texts.starts import passages
 from tiny_nli import make_nli
 
 SAME_TEXTS = tuple(TEXTS)
 SAME = [TEXTS[1], TEXTS[4], TEXTS[0]]
+BERT = paper_a.BERT
 
 
 @pytest.fixture
@@ -100,8 +107,6 @@ def test_figure_2(resize, tiny_folder):
 
 def test_no_transition_disagrees():
     """Pairs that meet at every temperature show none."""
-    from types import SimpleNamespace
-
     met = {0.1: [True] * 8, 3.0: [True] * 7 + [False]}
     phases = SimpleNamespace(cell=lambda t, length: SimpleNamespace(met=met[t]))
     answers = Answers(phase=phases, curves=dict.fromkeys(met), settings=_values(length=4))
@@ -110,8 +115,6 @@ def test_no_transition_disagrees():
 
 
 def _values(**values):
-    from types import SimpleNamespace
-
     return SimpleNamespace(values=values, **values)
 
 
@@ -126,6 +129,63 @@ def test_table_1_has_a_control_that_closes(resize, tiny_folder):
     assert incompatible.verdict.word == "agrees"
 
 
+def test_table_1_of_several_models(resize, tiny_folder, tmp_path, monkeypatch):
+    """A folder whose config is a published model's gets its claims, and the pair that of sizes."""
+    resize("A-table1", count=30, length=5, control_count=30)
+    copies = [shutil.copytree(tiny_folder, tmp_path / name) for name in ("base", "large")]
+    config = json.loads((tiny_folder / "config.json").read_text())
+    keys = ("model_type", "num_hidden_layers", "hidden_size", "vocab_size")
+    shape = tuple(config[key] for key in keys)
+    with monkeypatch.context() as patch:
+        patch.setattr(work, "PUBLISHED", {shape: BERT})
+        work.published_name.cache_clear()
+        made = paper("A-table1", SAME, model=f"{copies[0]},{copies[1]}")
+        assert work.published_name(str(copies[0])) == BERT
+        config["_name_or_path"] = "nlpaueb/legal-bert-base-uncased"
+        (copies[1] / "config.json").write_text(json.dumps(config))
+        work.published_name.cache_clear()
+        assert work.published_name(str(copies[1])) is None
+        assert work.published_name("google-bert/bert-base-uncased") == BERT
+        assert work.published_name("nlpaueb/legal-bert-base-uncased") is None
+    work.published_name.cache_clear()
+    *rows, control = made.rows
+    assert [row["model"] for row in rows] == list(map(str, copies))
+    parameters = {row["parameters"] for row in made.rows}
+    module = transformers.AutoModelForMaskedLM.from_pretrained(tiny_folder)
+    assert parameters == {sum(values.numel() for values in module.parameters())}
+    assert [row["type"] for row in made.rows] == ["MLM", "MLM", "AR"]
+    assert control["count"] == 30 and rows[0]["published"] == "0.644, 110M"
+    exact = by_sentence(made)["the mean Delta of bert-base-uncased is 0.644"]
+    assert exact.quantity.value == pytest.approx(rows[1]["mean"][0])
+    assert any("by its name or its config; weights are not" in note for note in exact.differs)
+    assert any("noise floor" in note for note in made.differs)
+    assert not any("MS MARCO" in note for note in made.differs)  # these texts may be its own
+    assert "texts: those that were given" in made.ours
+
+
+def test_incompatibility_by_size():
+    """Large less half of base, rectangle by rectangle of the same passages."""
+    studies = [
+        SimpleNamespace(
+            model=name, delta=np.full(6, mean), passages=np.repeat([0, 1, 2], 2), noise_floor=0.0
+        )
+        for name, mean in ((BERT, 0.6), ("bert-large-uncased", 0.8))
+    ]
+    sizes = list(paper_a.size_claims(Answers(studies=studies)))
+    assert [round(entry.number.value, 9) for entry in sizes] == [0.5]
+    assert not list(paper_a.size_claims(Answers(studies=studies[:1])))
+    studies[0].passages = studies[0].passages + 1
+    (apart,) = paper_a.size_claims(Answers(studies=studies))
+    assert apart.claim(Answers(studies=studies, settings=_values())).verdict.word == "cannot tell"
+
+
+def test_a_piece_about_one_model_takes_one(tiny_folder):
+    with pytest.raises(GlauberError, match="A-fig5 is about one model, but 2 are given"):
+        paper("A-fig5", model=[str(tiny_folder), "bundled:english"])
+    with pytest.raises(GlauberError, match="empty or given twice"):
+        paper("A-table1", model="a,a")
+
+
 def test_figures_5_and_6_count_passages(resize, tiny_folder):
     for name in ("A-fig5", "A-fig6"):
         resize(name, count=40, length=5)
@@ -137,11 +197,10 @@ def test_figures_5_and_6_count_passages(resize, tiny_folder):
 
 
 @pytest.mark.weights
-def test_rectangles_of_the_bundled_model(tmp_path, resize, monkeypatch):
+def test_rectangles_of_the_bundled_model(tmp_path, resize):
     """Table 1 and figure 6 on fewer rectangles: the same study, made once, and right by hand."""
-    monkeypatch.setattr(paper_a, "CONTROL_COUNT", 2)
-    for name in ("A-table1", "A-fig6"):
-        resize(name, model="bundled:english", count=12)
+    resize("A-table1", model="bundled:english", count=12, control_count=2)
+    resize("A-fig6", model="bundled:english", count=12)
     row, control = paper("A-table1", out=tmp_path).rows
     assert control["mean"] < 1e-12 and control["published"] == 0 and row["certified"] == 12
     (part,) = (tmp_path / "parts").glob("rectangles-*.json")
@@ -194,6 +253,10 @@ def test_equation_4_1(resize, tiny_folder):
     assert made.rows[0]["difference"] == pytest.approx([mean.value, *mean.interval])
     assert made.claims[0].quantity.value == pytest.approx(mean.value)
     assert made.claims[0].region.low == 0.05  # a difference that matters, not any at all
+    ranks, sizes = made.claims[1:3]
+    assert ranks.quantity.value == pytest.approx(found.sizes["potential"]["rank"].value)
+    assert sizes.quantity.value == pytest.approx(made.rows[0]["potential_total_variation"][0])
+    assert len(made.claims) == 6 and "pll_by_incompatibility" in made.rows[0]
     assert list(made.figures()) == ["2-sites", "3-sites"]
 
 
@@ -458,8 +521,6 @@ def test_the_coupling_figure(resize, texts, tmp_path):
     [((0.145, 0.06, 0.04), 0.3), ((0.145, 0.030, 0.034, 0.047), None), ((0.1, 0.2), 0.3)],
 )
 def test_widths_that_go_up_and_down_follow_no_power(widths, value):
-    from types import SimpleNamespace
-
     crossovers = [Crossover(n, 1.0, (0.9, 1.1), w, (0.0, 1.0)) for n, w in enumerate(widths, 5)]
     scaling = SimpleNamespace(sharpening=0.3, sharpening_interval=(0.1, 0.5))
     steps = SimpleNamespace(scaling=scaling, crossovers=crossovers)
@@ -480,6 +541,7 @@ def topics_scale(resize, monkeypatch, tmp_path):
         for _ in range(2)
     ]
     monkeypatch.setattr(paper_a, "held_out_passages", lambda: starts)
+    monkeypatch.setattr(paper_a, "EXAMPLE", ABOUT)  # the tiny model says more of it
     names = ("the cat", "a dog", "the bird", "the tree", "the sky")
     pulls = dict(zip(names, paper_a.PULLS.values(), strict=True))
     monkeypatch.setattr(paper_a, "PREFIXES", names)
@@ -522,7 +584,7 @@ def test_tables_3_and_4(topics_scale, tmp_path):
     assert crossing.region.low == pytest.approx(0.808, abs=1e-3)  # Clopper and Pearson, 46 of 50
 
     fourth = paper("A-table4", seeds=1, out=tmp_path / "site")
-    for row, other in zip(fourth.rows, seeds, strict=True):
+    for row, other in zip(fourth.rows[:5], seeds, strict=True):
         (end,) = (value for name, value in row.items() if name.startswith("tracked_end"))
         assert end == pytest.approx(other["tracked_end"], abs=1e-5)  # padded by neighbours
     assert fourth.rows[4]["published"]["RoBERTa"] == 0.198
@@ -533,6 +595,81 @@ def test_tables_3_and_4(topics_scale, tmp_path):
     assert len(list((tmp_path / "site" / "chains").glob("[!.]*"))) == 1  # made once
 
 
+def test_table_3_of_texts_with_their_topics(topics_scale, tmp_path):
+    path = tmp_path / "seeds.tsv"
+    rows = [f"{topic}\tthe old cat sat on it ." for topic in paper_a.TOPICS]
+    path.write_text("\n".join(["topic\ttext", *rows, "Food\ta big dog ran ."]))
+    made = paper("A-table3", read_texts(path, id_column="topic"), seeds=1, out=tmp_path / "a")
+    assert [row["seed"] for row in made.rows[:5]] == list(paper_a.TOPICS)
+    (listed,) = json.loads((tmp_path / "a" / "chains.json").read_text()).values()
+    foods = listed["texts"][9:12]  # the two texts of food take turns
+    assert foods == ["the old cat sat on it .", "a big dog ran .", "the old cat sat on it ."]
+    for row in made.rows[:5]:
+        assert np.mean(row["ends"]) == pytest.approx(row["tracked_end"][0])
+    with pytest.raises(GlauberError, match="needs the topic of each text as its id"):
+        paper("A-table3", ["the old cat sat on it ."])
+    path.write_text("id\ttext\nnews\tthe old cat sat on it .\nsport\ta big dog ran .\n")
+    with pytest.raises(GlauberError, match="the id of text 1 is news, but it must be one of"):
+        paper("A-table3", read_texts(path))
+    path.write_text("id\ttext\nsport\ta big dog ran .\n")
+    with pytest.raises(GlauberError, match="no text has the topic health"):
+        paper("A-table3", read_texts(path))
+
+
+def test_what_two_chains_drive():
+    ends, baseline = np.array([0.02, 0.9, 0.03, 0.8, 0.04]), 0.111
+    driven = paper_a.without_two(ends, baseline)
+    assert driven.value == pytest.approx(0.03) and driven.kind == "exact"
+    assert paper_a.without_two(ends / 9, baseline).value is None  # nothing to be driven
+
+
+def test_content_and_topics_by_model():
+    """Table 4 of three models made by hand: counts of topics, and what the texts contain."""
+    names = (paper_a.BERT, paper_a.ROBERTA, paper_a.MODERNBERT)
+    rng = np.random.default_rng(0)
+    values = rng.uniform(0.0, 0.02, (3, 250, 2, 9))
+    values[1, 50:150, 1, 0] = 0.9  # two topics of the second model
+    scores = {
+        name: paper_a.TopicScores(np.array([0, 9]), each, paper_a.LABELS, "by hand", 9)
+        for name, each in zip(names, values, strict=True)
+    }
+    texts = dict(
+        zip(names, (["the cat"] * 9, ["été là"] * 9, ["if (x[0]) { y(); }"] * 9), strict=True)
+    )
+    answers = Answers(scores=scores, texts=texts, settings=_values(chains=250))
+    claims = {
+        claim.sentence: claim
+        for claim in (e.claim(answers) for e in paper_a.table_4_claims(answers))
+    }
+    two = claims["topics that end above the baseline in RoBERTa: 2 of 5"]
+    assert (two.quantity.value, two.quantity.interval) == (
+        2,
+        (2, 2),
+    ) and two.verdict.word == "agrees"
+    one = claims["topics that end above the baseline in BERT: 1 of 5"]
+    assert one.quantity.value == 0 and one.verdict.word == "disagrees"
+    other = next(c for name, c in claims.items() if "multilingual" in name)
+    assert other.quantity.value == pytest.approx(3 / 5)
+    code = next(c for name, c in claims.items() if "code-like" in name)
+    assert code.quantity.value == pytest.approx(9 / 14)
+    rows = paper_a.table_4_rows(answers)
+    assert rows[5]["published"] == {"BERT": 1, "RoBERTa": 2, "ModernBERT": 0}
+
+
+def test_what_the_pieces_leave_open_is_said(tmp_path):
+    """At the paper's scale: dimensions, task, hypothesis, checkpoint and vocabulary."""
+    table, figure = paper_a.PIECES["A-table3"], paper_a.PIECES["A-fig1"]
+    settings = [p.settings(Request("x", "paper", 0, tmp_path)) for p in (table, figure)]
+    said = " ".join(table._choices(settings[0]))
+    assert "This example is {}." in said and "DeBERTa-v3-base" in said
+    assert paper_a.pipeline_hypothesis([paper_a.BART]) == EXAMPLE
+    assert paper_a.pipeline_hypothesis([paper_a.SIMILARITY]) is None
+    assert "truncate_dim=768" in settings[1].embedder
+    assert "text-matching, is not in the paper" in " ".join(figure._choices(settings[1]))
+    assert "texts: the bundled passages in place of MS MARCO" in table._differences(settings[0])
+    assert all("have probability 0" in p.differs[-1] for p in paper_a.PIECES.values())
+
+
 def test_chains_that_cannot_be_divided_are_refused(topics_scale):
     with pytest.raises(glauber.foundation.errors.GlauberError, match="divided among 5 topics"):
         paper("A-table3", chains=12)
@@ -541,8 +678,14 @@ def test_chains_that_cannot_be_divided_are_refused(topics_scale):
 def test_prefixes(topics_scale):
     made = paper("A-prefixes")
     assert len(made.rows) == 5 and all(row["published"] for row in made.rows)
-    labels = [claim.sentence.split("towards ")[1] for claim in made.claims]
+    *pulls, faster, narrower, political = made.claims
+    labels = [claim.sentence.split("towards ")[1] for claim in pulls]
     assert labels == ["science", "pop culture", "sport", "politics", "politics"]
+    for claim, name in ((faster, "distance"), (narrower, "entropy")):  # one value for each chain
+        assert claim.quantity.value == pytest.approx(np.mean([row[name][0] for row in made.rows]))
+        assert claim.quantity.n == 3
+    assert -1 <= political.quantity.value <= 1 and "tenth" in " ".join(political.ours)
+    assert made.rows[3]["first_political"] in (None, 2.0, 4.0, 6.0, 8.0)
     assert list(made.figures())[:2] == ["topics", "words"]
 
 

@@ -171,6 +171,12 @@ def test_each_step_up_the_ladder_of_masks_is_a_paired_comparison():
     assert low < np.mean(apart) < high and high - low >= reach
     assert claims["15% less one token"].verdict.word == "agrees"
     assert claims["80% less 50%"].verdict.word == "disagrees"
+    delta = {(one["masks"], one["seed"]): one["delta"] for one in models}
+    by_objective = claims["one token less 80%"]
+    apart = [delta["one token", seed] - delta["80%", seed] for seed in range(4)]
+    assert by_objective.quantity.value == pytest.approx(np.mean(apart))
+    alone = claims["mean Delta of models trained with one hidden token"]
+    assert alone.quantity.value == pytest.approx(np.mean([delta["one token", k] for k in range(4)]))
     rows = {row["masks"]: row for row in made.rows}
     assert rows["one token"]["nll_0.15"] > rows["15%"]["nll_0.15"]
     assert rows["30%, what the model is unsure of more often"]["seeds"] == 3

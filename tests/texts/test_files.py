@@ -10,6 +10,8 @@ from typing import Any
 
 import numpy as np
 import pandas
+import pyarrow
+import pyarrow.parquet
 import pytest
 
 import glauber as package
@@ -341,7 +343,7 @@ def test_several_streams_of_xz_are_one_file(tmp_path: Path) -> None:
     [
         (".csv", "1,the cat sat\n2,a dog ran\n"),
         (".csv", "the old cat sat on it .\na dog ran and ran again .\n"),
-        (".txt", "1\tthe cat sat\n2\ta dog ran\n"),
+        (".txt", "1\tthe cat sat\tx\n2\ta dog ran\ty\n"),
     ],
 )
 def test_a_table_without_column_names_is_refused(suffix: str, content: str, tmp_path: Path) -> None:
@@ -420,3 +422,60 @@ def test_a_model_without_an_unknown_token_says_so() -> None:
     with pytest.warns(GlauberWarning, match="no unknown token"):
         run = package.sample(Table.random(vocab_size=3, length=3, seed=0), texts, steps=4)
     assert run.n_chains == 1
+
+
+MARCO = [
+    ("7", '"Yes," he said'),
+    ("12", '"a big dog'),
+    ("13", "ran away, and" + ' so"'),
+    ("900", "the cat sat on it ."),
+]
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_the_files_of_ms_marco(tmp_path: Path, packed: bool) -> None:
+    """collection.tsv has ids, no column names, and quotes that are part of the text."""
+    lines = "".join(f"{name}\t{text}\n" for name, text in MARCO).encode()
+    path = tmp_path / ("collection.tsv.gz" if packed else "collection.tsv")
+    path.write_bytes(gzip.compress(lines) if packed else lines)
+    corpus = read_texts(path)
+    assert list(zip(corpus.ids, corpus, strict=True)) == MARCO
+    with pytest.raises(GlauberError, match="list of ids and texts, which has no columns"):
+        read_texts(path, column="text")
+
+
+def test_a_collection_that_is_cut(tmp_path: Path) -> None:
+    """Cut after an id the rest is read; a compressed file that is cut is refused."""
+    lines = "".join(f"{name}\t{text}\n" for name, text in MARCO).encode()
+    (tmp_path / "cut.tsv").write_bytes(lines[: lines.index(b"900") + 2])
+    with pytest.warns(GlauberWarning, match="record '90' has 1 field instead of 2"):
+        assert read_texts(tmp_path / "cut.tsv").sound().ids == ["7", "12", "13"]
+    (tmp_path / "cut.tsv.gz").write_bytes(gzip.compress(lines * 99)[:-30])
+    with pytest.raises(GlauberError, match=r"^[^\n]*it is damaged gzip\.$"):
+        read_texts(tmp_path / "cut.tsv.gz")
+
+
+def test_the_parquet_of_ms_marco_has_lists_of_passages(tmp_path: Path) -> None:
+    passages = pyarrow.array(
+        [
+            {"is_selected": [0, 1], "passage_text": ["the cat sat", "a dog"], "url": ["x", "y"]},
+            {"is_selected": [0], "passage_text": ["a bird flew ."], "url": ["z"]},
+        ]
+    )
+    table = pyarrow.table(
+        {"answers": [["no"], []], "passages": passages, "query": ["a", "b"], "query_id": [4, 9]}
+    )
+    path = tmp_path / "validation.parquet"
+    pyarrow.parquet.write_table(table, path)
+    corpus = read_texts(path)
+    assert list(corpus) == ["the cat sat", "a dog", "a bird flew ."]
+    assert corpus.ids == ["4", "4", "9"]
+    assert list(read_texts(path, column="passages.url")) == ["x", "y", "z"]
+    assert list(read_texts(path, column="query")) == ["a", "b"]
+    whole = path.read_bytes()
+    path.write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(GlauberError, match=r"^[^\n]*not whole Parquet\.$"):
+        read_texts(path)
+    passage = pyarrow.table({"pid": [3], "passage": ["the cat"], "docid": ["D1"]})
+    pyarrow.parquet.write_table(passage, path)
+    assert list(read_texts(path)) == ["the cat"] and read_texts(path).ids == ["3"]

@@ -175,3 +175,30 @@ def _of_object(rule: Conditionals, device: str, dtype: str, exact: bool) -> Mode
     return model.to(
         device=None if device == "auto" else device, dtype="float64" if converted else None
     )
+
+
+def kind_of_model(model: Model) -> str:
+    """masked, causal or diffusion; custom for a rule of the user's own."""
+    from glauber.models.diffusion_lm import DiffusionLM
+    from glauber.models.masked_lm import MaskedLM
+
+    if not model.whole_vocabulary:
+        return "causal"
+    if isinstance(model, DiffusionLM):
+        return "diffusion"
+    return "masked" if isinstance(model, MaskedLM) else "custom"
+
+
+def count_parameters(model: Model) -> int | None:
+    """The number of weights; None of a rule that has none to count."""
+    from glauber.models.causal_lm import CausalLM
+    from glauber.models.diffusion_lm import DiffusionLM
+    from glauber.models.masked_lm import MaskedLM
+
+    if isinstance(model, DiffusionLM):
+        return model.parameters
+    if isinstance(model, MaskedLM):
+        return model.weights.parameters
+    if isinstance(model, CausalLM):
+        return sum(weight.numel() for weight in model.model.parameters())
+    return None

@@ -22,6 +22,7 @@ from glauber.foundation.json_text import parse_json
 from glauber.foundation.parameters import Device, Texts, check_temperatures
 from glauber.foundation.progress import check_count, check_seed, say
 from glauber.foundation.study import one_of, study
+from glauber.models.shelf import is_folder
 from glauber.models.weights import check_device
 from glauber.papers.page import Evidence, Listing
 from glauber.papers.piece import Piece, Reproduction, pooled_over_seeds
@@ -38,6 +39,7 @@ from glauber.papers.work import (
 from glauber.sampling.sweeps import folder as sweeps
 from glauber.sampling.sweeps.executors import Executor, Work, choose_executor, run_sweep
 from glauber.sampling.sweeps.folder import Cell, Sweep
+from glauber.texts.read import Corpus
 from glauber.texts.starts import read_texts
 
 MODULES = ("paper_a", "paper_a_traps", "paper_b", "translation")
@@ -54,7 +56,10 @@ def paper(
     seeds: Annotated[
         int | str | Sequence[int], "Seeds such as 0-9; the piece is made with each, and pooled."
     ] = 0,
-    model: Annotated[str | None, "Model (default: that of the scale)."] = None,
+    model: Annotated[
+        str | Sequence[str] | None,
+        "Model, or several with commas for A-table1 and A-table4 (default: those of the scale).",
+    ] = None,
     temperature: Annotated[
         float | Sequence[float] | None,
         "Temperature, or several for A-table2, such as 0.5,1 (default: that of the scale).",
@@ -72,6 +77,9 @@ def paper(
     steps: Annotated[int | None, "Number of steps (default: that of the scale)."] = None,
     embedder: Annotated[str | None, "Sentence embedder; bundled is the package's."] = None,
     scorer: Annotated[str | None, "Topic scorer: similarity, or an entailment model."] = None,
+    control: Annotated[
+        str | None, "Control of A-table1: an autoregressive LM, or left-to-right."
+    ] = None,
     device: Device = "auto",
     on: Annotated[str, "Where pieces and seeds run: local, processes or ray."] = "local",
     workers: Annotated[int | None, "Processes or Ray workers (default: one per core)."] = None,
@@ -94,9 +102,13 @@ def paper(
     one_of("the scale", scale, ("small", "paper"))
     one_of("until", until, STAGES)
     one_of("the piece", piece, [*pieces(), "all", "list"])
+    corpus = _read_texts(texts)
+    with_topics = piece == "all" or (piece != "list" and "topics" in pieces()[piece].small)
     options: dict[str, Any] = {
-        "model": model,
-        "texts": _read_texts(texts),
+        "model": _read_models(model),
+        "texts": corpus and tuple(corpus),
+        "topics": tuple(corpus.ids) if corpus and with_topics and any(corpus.ids) else None,
+        "control": control,
         "temperature": tuple(temperature) if isinstance(temperature, list) else temperature,
         "length": length,
         "copies": copies,
@@ -136,13 +148,24 @@ def _list_pieces(request: Request, out: str | Path | None) -> Listing:
     return Listing("pieces", [{"piece": n, "shows": each.shows} for n, each in pieces().items()])
 
 
-def _read_texts(texts: str | Path | Sequence[str] | None) -> tuple[str, ...] | None:
+def _read_texts(texts: str | Path | Sequence[str] | None) -> Corpus | None:
     if texts is None:
         return None
     corpus = read_texts(texts)
     if corpus.unknown != "skip":
         raise GlauberError("a paper's texts are read with unknown=skip: leave unknown out.")
-    return tuple(corpus.sound())
+    return corpus.sound()
+
+
+def _read_models(model: str | Sequence[str] | None) -> str | tuple[str, ...] | None:
+    """One model, or several from a list or with commas; a folder may have commas in its name."""
+    if model is None or (isinstance(model, str) and ("," not in model or is_folder(model))):
+        return model
+    names = model.split(",") if isinstance(model, str) else list(model)
+    names = [name.strip() for name in names]
+    if not names or not all(names) or len(set(names)) < len(names):
+        raise GlauberError("a model is empty or given twice.")
+    return names[0] if len(names) == 1 else tuple(names)
 
 
 def read_seeds(seeds: int | str | Sequence[int]) -> tuple[int, ...]:
@@ -188,8 +211,14 @@ class Order:
     @property
     def chains(self) -> list[Chains]:
         """Every run that the pieces need, each once."""
-        needed = (chains for cell in self.cells for chains in pieces()[cell.piece].needs(cell))
-        return list({chains.digest: chains for chains in needed}.values())
+        needed: dict[str, Chains] = {}
+        for cell in self.cells:
+            try:
+                needed |= {chains.digest: chains for chains in pieces()[cell.piece].needs(cell)}
+            except GlauberError:  # of all pieces, the others are made
+                if self.request.piece != "all":
+                    raise
+        return list(needed.values())
 
     def check(self, out: str | Path | None) -> None:
         """Refuses settings that no piece has, and one piece whose dependencies are missing."""
@@ -357,8 +386,7 @@ def _cell(settings: Mapping[str, Any], values: Mapping[str, object]) -> Request:
     """The request of one cell of a sweep."""
     name, seed = settings["names"][values["piece"]], settings["seeds"][values["seed"]]
     options = dict(settings["given"])
-    if "texts" in options:
-        options["texts"] = tuple(options["texts"])
+    options |= {key: tuple(options[key]) for key in ("texts", "topics") if key in options}
     folder, device = Path(settings["folder"]), settings["device"]
     request = Request(name, settings["scale"], 0, folder, options, device)
     cells = Order(list(settings["names"]), (seed,), request).cells

@@ -5,6 +5,7 @@ are listed as `not_in_paper`.
 """
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import groupby
 from types import SimpleNamespace
@@ -26,7 +27,7 @@ from glauber.foundation.statistics import (
     proportion,
     rank_correlation,
 )
-from glauber.foundation.study import columns_of
+from glauber.foundation.study import columns_of, one_of
 from glauber.interfaces.plots.compatibility import plot_delta_against_influence, plot_deltas
 from glauber.interfaces.plots.landscape import (
     plot_crossings,
@@ -56,15 +57,28 @@ from glauber.papers.claims import (
     below,
     near,
 )
-from glauber.papers.piece import Answers, Number, Piece, Published, Row, as_tuple, columns
-from glauber.papers.work import Chains, Settings, weights
+from glauber.papers.piece import (
+    BART,
+    DEBERTA,
+    JINA,
+    Answers,
+    Number,
+    Piece,
+    Published,
+    Row,
+    as_tuple,
+    columns,
+)
+from glauber.papers.work import Chains, Settings, published_name, weights
 from glauber.runs.embedding import Embedder, choose_embedder
 from glauber.runs.run import Run
 from glauber.runs.snapshots import Snapshots, snapshots
-from glauber.studies.compatibility.rectangles import CONTROL_COUNT, LEFT_TO_RIGHT, rectangles
+from glauber.studies.compatibility.rectangles import LEFT_TO_RIGHT, rectangles
 from glauber.studies.compatibility.single_mask import single_mask
+from glauber.studies.landscape.entailment import EXAMPLE
+from glauber.studies.landscape.kinds import KINDS, text_kinds
 from glauber.studies.landscape.labels import held_out_passages
-from glauber.studies.landscape.prefixes import PREFIXES, prefixes
+from glauber.studies.landscape.prefixes import MOTION, PREFIXES, prefixes
 from glauber.studies.landscape.recurrence import Recurrence, recurrence
 from glauber.studies.landscape.scorers import SIMILARITY, TopicScores
 from glauber.studies.landscape.topics import topics
@@ -100,8 +114,6 @@ from glauber.studies.mixing.semantic_drift import (
 )
 
 SMALL, BERT = "bundled:english", "bert-base-uncased"
-JINA = "jinaai/jina-embeddings-v4?task=text-matching"  # the paper's sentence embedder
-BART, DEBERTA = "facebook/bart-large-mnli", "MoritzLaurer/DeBERTa-v3-base-mnli-fever-anli"
 ROBERTA, MODERNBERT = "roberta-base", "answerdotai/ModernBERT-base"
 SHARE, DISTANCE, POSITIVE = (0.0, 1.0), (0.0, 2.0), (0.0, np.inf)  # bounds of values
 
@@ -111,7 +123,8 @@ def choose(run: Run | Snapshots, name: str | None) -> Embedder:
 
     The paper's own brings code with it; any other that does is refused.
     """
-    return choose_embedder(run, name, trust_remote_code=name == JINA)
+    jina = name is not None and name.split("?")[0] == JINA.split("?")[0]
+    return choose_embedder(run, name, trust_remote_code=jina)
 
 
 def temperature_chains(s: Settings) -> list[Chains]:
@@ -370,7 +383,6 @@ FIGURE_2 = Piece(
 
 # Section 4: rectangles. Table 1, figures 5 and 6 read one study.
 
-TOP_50 = "replacements are uniform among the top 50, the present token left out"
 # Mean Delta, paper A, table 1.
 MEAN_DELTA = {
     BERT: 0.644,
@@ -379,6 +391,13 @@ MEAN_DELTA = {
     "roberta-large": 0.735,
     MODERNBERT: 0.753,
 }
+LARGE_OF = {BERT: "bert-large-uncased", ROBERTA: "roberta-large"}
+SIZES = dict(
+    zip((*MEAN_DELTA, "gpt2"), ("110M", "335M", "125M", "355M", "150M", "124M"), strict=True)
+)
+TYPES = {"masked": "MLM", "causal": "AR", "diffusion": "diffusion", "custom": "custom"}
+FLOOR = "a rectangle counts only if Delta exceeds the measured noise floor, in place of 0"
+DRAWS = "replacements are uniform among the 50 most probable tokens without the current one"
 RECTANGLES = (
     "{count} random rectangles of {length}-token passages, replacements from the model's own top "
     "50; intervals over passages"
@@ -399,6 +418,8 @@ def measure_rectangles(s: Settings, model: str) -> SimpleNamespace:
             "certified": result.rectangles.certified,
             "noise_floor": result.rectangles.noise_floor,
             "quantiles": result.quantiles,
+            "type": TYPES[result.kind],
+            "parameters": result.parameters,
         }
 
     key = {"model": weights(model), "texts": s.texts, "seed": s.seed}
@@ -410,25 +431,25 @@ def measure_rectangles(s: Settings, model: str) -> SimpleNamespace:
 
 
 def ask_control(s: Settings, model: str) -> dict[str, object]:
-    """A few rectangles of a model with a joint distribution, which close by construction."""
-    published = s.request.scale == "paper" and "model" not in s.request.given
-    control = "gpt2" if published else LEFT_TO_RIGHT
+    """Rectangles of a model with a joint distribution, which close by construction."""
 
     def make() -> dict[str, object]:
         result = rectangles(
             model,
             s.texts,
-            count=CONTROL_COUNT,
+            count=s.count,
             length=s.length,
             seed=s.seed,
-            control=control,
+            control=s.control,
+            control_count=s.control_count,
             device=s.device,
         )
         return vars(result.control)
 
     key = {"model": weights(model), "texts": s.texts, "seed": s.seed, "length": s.length}
-    stored: dict[str, Any] = s.part("control", key | {"control": control}, make)
-    return stored
+    key |= {"control": s.control, "count": min(s.count, s.control_count)}
+    stored: dict[str, Any] = s.part("control", key, make)
+    return stored | {"type": TYPES[stored["kind"]]}
 
 
 def ask_table_1(s: Settings) -> dict[str, object]:
@@ -446,20 +467,29 @@ def mean_delta(study: SimpleNamespace) -> Estimate:
 def table_1_rows(a: Answers) -> list[Row]:
     rows = [
         {
-            "model": study.model,
+            **vars(study),
             "mean": mean_delta(study),
             "certified": int(study.certified.sum()),
             "count": len(study.delta),
-            "published": MEAN_DELTA.get(study.model),
+            "published": _published_row(MEAN_DELTA, published_name(study.model)),
         }
         for study in a.studies
     ]
-    closes = a.control | {"model": f"control: {a.control['model']}", "published": 0.0}
-    names = ("model", "mean", "certified", "count", "published")
+    published = {"gpt2": 0.0} if a.settings.control == "gpt2" else {}
+    closes = a.control | {
+        "model": f"control: {a.control['model']}",
+        "published": _published_row(published, a.settings.control),
+    }
+    names = ("model", "type", "parameters", "mean", "certified", "count", "published")
     return [
         *columns(rows, *names, kind="estimate"),
         *columns([closes], *names, "largest", kind="exact up to rounding; it checks only that"),
     ]
+
+
+def _published_row(means: dict[str, float], name: str | None) -> str | None:
+    """Mean and size in the paper; None of a model that it does not have."""
+    return f"{means[name]:.3f}, {SIZES[name]}" if name in means else None
 
 
 def table_1_claims(a: Answers) -> Iterable[Published]:
@@ -477,17 +507,52 @@ def table_1_claims(a: Answers) -> Iterable[Published]:
             effect=min(MEAN_DELTA.values()),
             **common,
         )
-        if (published := MEAN_DELTA.get(study.model)) is not None:
+        if (known := published_name(study.model)) is not None:
+            published = MEAN_DELTA[known]
             yield Published(
-                f"the mean Delta of {study.model} is {published}",
+                f"the mean Delta of {known} is {published}",
                 "paper A, table 1",
                 published,
                 name,
                 mean,
                 near(published, 0.1),
                 choices=("within 0.1 counts as the same: the paper gives no error",),
+                differs=by_config(study.model),
                 **common,
             )
+    yield from size_claims(a)
+
+
+def by_config(model: str) -> tuple[str, ...]:
+    """The note on a folder that is taken for a published model."""
+    known = published_name(model)
+    if known in (None, model):
+        return ()
+    return (f"{model} is taken for {known} by its name or its config; weights are not compared",)
+
+
+def size_claims(a: Answers) -> Iterable[Published]:
+    """That a large model's Delta is no smaller than half of the base model's, if both are given."""
+    studies = {published_name(study.model): study for study in a.studies}
+    for base, large in LARGE_OF.items():
+        if base not in studies or large not in studies:
+            continue
+        own, other = studies[large], studies[base]
+        number: Number = Quantity("", None, reason="the rectangles are of other passages")
+        if np.array_equal(own.passages, other.passages):
+            number = clustered_mean(own.delta - other.delta / 2, own.passages)
+        yield Published(
+            f"incompatibility persists across model sizes: {large}",
+            "paper A, section 1, item 1",
+            f"{MEAN_DELTA[base]} and {MEAN_DELTA[large]}",
+            f"mean Delta of {large} less half of that of {base}",
+            number,
+            above(0.0),
+            effect=MEAN_DELTA[large] - MEAN_DELTA[base] / 2,
+            choices=("persists: the larger model has more than half of the smaller one's Delta",),
+            unit="passages",
+            differs=(*by_config(own.model), *by_config(other.model)),
+        )
 
 
 def fully_certified(a: Answers) -> Estimate:
@@ -507,20 +572,22 @@ RECTANGLES_SMALL = dict(model=SMALL, texts=None, count=300, length=20)
 TABLE_1 = Piece(
     "mean rectangle incompatibility by model",
     RECTANGLES,
-    small=RECTANGLES_SMALL,
-    paper=dict(model=tuple(MEAN_DELTA)),
-    choices=(TOP_50,),
+    small=RECTANGLES_SMALL | {"control": LEFT_TO_RIGHT, "control_count": 300},
+    paper=dict(model=tuple(MEAN_DELTA), control="gpt2"),
     ask=ask_table_1,
     table=table_1_rows,
     claims=table_1_claims,
-    seconds=65,
+    differs=(FLOOR,),
+    choices=(DRAWS,),
+    several_models=True,
+    seconds=300,
 )
 ONE_MODEL: dict[str, Any] = dict(
     protocol=RECTANGLES,
     small=RECTANGLES_SMALL,
     paper=dict(model=BERT),
-    choices=(TOP_50,),
     ask=lambda s: {"study": measure_rectangles(s, s.model)},
+    differs=(FLOOR,),
     seconds=25,
 )
 FIGURE_5 = Piece(
@@ -549,6 +616,7 @@ FIGURE_5 = Piece(
             bounds=SHARE,
         )
     ],
+    choices=(DRAWS,),
 )
 FIGURE_6 = Piece(
     "rectangle incompatibility against influence",
@@ -579,8 +647,13 @@ FIGURE_6 = Piece(
             bounds=(-1.0, 1.0),
         )
     ],
+    choices=(
+        DRAWS,
+        "influence: the mean of the two total variations at the rectangle's own tokens",
+    ),
 )
 MATTERS = 0.05  # nats: the smallest mean difference of log-ratios that matters
+RANKS, MISMATCH = 0.5, 0.01  # a rank correlation and a total variation that count
 
 
 def ask_single_mask(s: Settings) -> dict[str, object]:
@@ -594,6 +667,9 @@ def ask_single_mask(s: Settings) -> dict[str, object]:
             result = single_mask(s.model, device=s.device, **options)
             names = ("difference", "total_variation", "reversed")
             estimates = {name: getattr(result, name) for name in names}
+            for score, match in result.sizes.items():
+                estimates |= {f"{score}_{measure}": mean for measure, mean in match.items()}
+                estimates[f"{score}_by_incompatibility"] = result.by_incompatibility[score]
             row = {"differing": result.differing, "covered": result.covered}
             picture = parse_json(result.figure().to_json() or "{}")
             return {"estimates": estimates, "row": row, "picture": picture}
@@ -609,6 +685,47 @@ def read_estimate(record: dict[str, Any]) -> Estimate:
     interval, value = record["interval"], record["value"]
     ends = None if interval is None else tuple(interval)
     return Estimate(**{**record, "value": np.nan if value is None else value, "interval": ends})
+
+
+def probe_claims(probe: SimpleNamespace) -> Iterable[Published]:
+    """Single masks against the chain, and the potential against its stationary distribution."""
+    free = f"{probe.sites} free sites"
+    yield Published(
+        f"without compatibility, single-mask probing differs from iterative generation: {free}",
+        "paper A, Eq. 4.1",
+        "it may differ; no number",
+        "mean |difference of log-ratios|",
+        probe.estimates["difference"],
+        above(MATTERS),
+        effect=2 * MATTERS,
+        choices=(f"a mean difference of {MATTERS:g} nats as the smallest that matters",),
+        unit="texts",
+        bounds=POSITIVE,
+    )
+    potential = "the approximation is the best potential (least squares over all edges)"
+    common: dict[str, Any] = dict(source="paper A, section 7", unit="texts")
+    yield Published(
+        f"Lyapunov-function approximations rank sequences by occurrence probability: {free}",
+        published="they do; no number",
+        name="rank correlation of the best potential and the stationary distribution",
+        number=probe.estimates["potential_rank"],
+        agrees=above(RANKS),
+        effect=(1 + RANKS) / 2,
+        choices=(potential, f"they rank: a mean rank correlation above {RANKS:g}"),
+        bounds=(-1.0, 1.0),
+        **common,
+    )
+    yield Published(
+        f"but do not match quantitatively: {free}",
+        published="they do not; no number",
+        name="total variation of exp(best potential) from the stationary distribution",
+        number=probe.estimates["potential_total_variation"],
+        agrees=above(MISMATCH),
+        effect=2 * MISMATCH,
+        choices=(potential, f"a mean total variation above {MISMATCH:g} counts as no match"),
+        bounds=SHARE,
+        **common,
+    )
 
 
 EQUATION_4_1 = Piece(
@@ -630,6 +747,7 @@ EQUATION_4_1 = Piece(
     not_in_paper=("count", "free", "chains", "steps", "temperature"),
     choices=(
         "the paper states the equation and measures nothing",
+        "deviation from the pseudo-log-likelihood, which section 7 leaves open, is in the table",
         "the chain is that of the fixed text: the full chain moves the other sites too",
     ),
     ask=ask_single_mask,
@@ -645,22 +763,7 @@ EQUATION_4_1 = Piece(
         )
     ],
     figures=lambda a: {f"{probe.sites}-sites": plotly_figure(probe.picture) for probe in a.probes},
-    claims=lambda a: (
-        Published(
-            "without compatibility, single-mask probing differs from iterative generation: "
-            f"{probe.sites} free sites",
-            "paper A, Eq. 4.1",
-            "it may differ; no number",
-            "mean |difference of log-ratios|",
-            probe.estimates["difference"],
-            above(MATTERS),
-            effect=2 * MATTERS,
-            choices=(f"a mean difference of {MATTERS:g} nats as the smallest that matters",),
-            unit="texts",
-            bounds=POSITIVE,
-        )
-        for probe in a.probes
-    ),
+    claims=lambda a: [claim for probe in a.probes for claim in probe_claims(probe)],
     seconds=45,
 )
 
@@ -1780,9 +1883,28 @@ TABLE_4_SCORES = {
     MODERNBERT: dict(zip(TOPICS, (0.026, 0.052, 0.037, 0.038, 0.033), strict=True)),
 }
 NAMES = {BERT: "BERT", ROBERTA: "RoBERTa", MODERNBERT: "ModernBERT"}
+TOPICS_ABOVE = {BERT: 1, ROBERTA: 2, MODERNBERT: 0}  # of five, section 6.2.1
 PAPER_STEPS = 10_000
 SHARPLY = 0.25  # about half of the smallest published fall
 FALL = max(last - first for _, _, first, last in TABLE_3_SCORES.values())
+
+
+def topic_texts(s: Settings) -> dict[str, list[str]]:
+    """The starts of each topic: held-out passages, or texts whose ids are the topics."""
+    pairs = [(passage.label, passage.text) for passage in held_out_passages()]
+    if s.texts is not None:
+        if s.topics is None:
+            raise GlauberError(
+                f"{s.request.piece} needs the topic of each text as its id: give a table with such "
+                "a column and --id-column; the topics are " + ", ".join(TOPICS) + "."
+            )
+        pairs = list(zip(map(str.lower, s.topics), s.texts, strict=True))
+        for number, (topic, _) in enumerate(pairs, 1):
+            one_of(f"the id of text {number}", topic, TOPICS)
+    texts = {topic: [text for own, text in pairs if own == topic] for topic in TOPICS}
+    if missing := [topic for topic, own in texts.items() if not own]:
+        raise GlauberError(f"no text has the topic {missing[0]}.")
+    return texts
 
 
 def topic_chains(s: Settings, model: str) -> Chains:
@@ -1791,12 +1913,8 @@ def topic_chains(s: Settings, model: str) -> Chains:
         raise GlauberError(
             f"{s.chains} chains cannot be divided among {len(TOPICS)} topics: give a multiple."
         )
-    passages = {
-        topic: [passage.text for passage in held_out_passages() if passage.label == topic]
-        for topic in TOPICS
-    }
     each = s.chains // len(TOPICS)
-    texts = tuple(own[k % len(own)] for own in passages.values() for k in range(each))
+    texts = tuple(own[k % len(own)] for own in topic_texts(s).values() for k in range(each))
     return s.chain_set(model=model, texts=texts, chains=None)
 
 
@@ -1816,6 +1934,7 @@ def score_topics(s: Settings, model: str) -> tuple[list[TopicScores], list[dict[
             track=TRACK,
             labels=LABELS,
             scorer=scorers,
+            hypothesis=pipeline_hypothesis(scorers),
             seeds=topic_seeds(s),
             every=every,
             judge=True,
@@ -1838,6 +1957,11 @@ def score_topics(s: Settings, model: str) -> tuple[list[TopicScores], list[dict[
     return scores, stored["judged"]
 
 
+def pipeline_hypothesis(scorers: Sequence[str]) -> str | None:
+    """The hypothesis of the paper's pipeline, if a scorer takes one."""
+    return EXAMPLE if any(name != SIMILARITY for name in scorers) else None
+
+
 def ask_table_3(s: Settings) -> dict[str, object]:
     scores, judged = score_topics(s, as_tuple(s.model)[0])
     tables = [recurrence(each, TRACK, seeds=topic_seeds(s)) for each in scores]
@@ -1852,7 +1976,7 @@ def table_3_rows(a: Answers) -> list[Row]:
             published = TABLE_3_SCORES.get(row.seed)
             rows += columns(
                 [row],
-                *("seed", "n_chains", "tracked_start", "tracked_end", "rise", "seed_start"),
+                *("seed", "n_chains", "tracked_start", "tracked_end", "ends", "rise", "seed_start"),
                 *("seed_end", "crossed", "crossed_interval", "crossings", "peak", "mean_peak"),
                 *("dwell", "away"),
                 published=published and f"{TRACK} and seed topic at 0 and 10,000: {published}",
@@ -1904,6 +2028,15 @@ def crossing(table: Recurrence) -> Quantity:
     return Quantity("", share.value, (low, None), share.n, share.unit, level=share.level)
 
 
+def without_two(ends: Any, baseline: float) -> Quantity:
+    """The mean of the end scores (chains,) without the two highest, if that of all is high."""
+    if ends.mean() <= baseline:
+        return Quantity("", None, reason="the mean of all chains does not end above the baseline")
+    if len(ends) < 3:
+        return Quantity("", None, reason="there are no more than two chains")
+    return Quantity("", float(np.sort(ends)[:-2].mean()), kind="exact", n=len(ends) - 2)
+
+
 def table_3_claims(a: Answers) -> Iterable[Published]:
     published = (*CROSSED, *[CROSSED[-1]] * len(a.scores))
     for number, (scores, table) in enumerate(zip(a.scores, a.tables, strict=True)):
@@ -1914,11 +2047,7 @@ def claims_of_scorer(
     a: Answers, scores: TopicScores, table: Recurrence, crossed: int
 ) -> Iterable[Published]:
     by, seeds = f" by {table.scorer}", np.array(topic_seeds(a.settings))
-    last = scores.of(TRACK)[:, -1]
-    ends = {
-        topic: mean_over_chains(last[seeds == topic], bounds=SHARE, comparisons=len(TOPICS))
-        for topic in TOPICS
-    }
+    last, ends = scores.of(TRACK)[:, -1], ends_by_topic(a, scores, len(TOPICS))
     section, third = "paper A, section 6.2.1", "paper A, table 3"
     yield Published(
         f"{crossed} of 50 chains cross the politics baseline at least once",
@@ -1980,14 +2109,25 @@ def claims_of_scorer(
         above(scores.baseline),
         bounds=SHARE,
     )
+    yield Published(
+        "that is driven by two chains with high scores",
+        section,
+        "two chains; their scores are lost in our text",
+        f"politics at the end from food without the two highest chains{by}",
+        without_two(last[seeds == "food"], scores.baseline),
+        below(scores.baseline),
+        choices=("driven: without the two the mean is not above the baseline",),
+    )
 
 
-TOPIC_SCORES: dict[str, Any] = dict(
+TOPIC_SCORES: Any = dict(
     protocol="5 topics, {chains} passages of {length} tokens at temperature {temperature:g}, "
     "{steps:,} steps, {snapshots} snapshots of each chain after the start, 9 labels; intervals "
     "over chains, those of all labels and of all topics together",
     small=dict(
         model=SMALL,
+        texts=None,
+        topics=None,
         scorer=(SIMILARITY,),
         chains=50,
         steps=300,
@@ -1995,17 +2135,14 @@ TOPIC_SCORES: dict[str, Any] = dict(
         length=20,
         temperature=1.0,
     ),
-    paper=dict(
-        model=(BERT, ROBERTA, MODERNBERT), scorer=(BART, DEBERTA), steps=10_000, snapshots=50
-    ),
-    not_in_paper=("temperature",),
-    differs=("texts: the bundled passages in place of MS MARCO",),
+    paper=dict(scorer=(BART, DEBERTA), steps=10_000, snapshots=50),
+    not_in_paper=("temperature", "length"),
     choices=("which nine of the eleven labels: the paper's are lost",),
     seconds=115,
 )
 TABLE_3 = Piece(
     "chains lose their seed topic and visit politics on the way",
-    **TOPIC_SCORES,
+    **TOPIC_SCORES | {"paper": TOPIC_SCORES["paper"] | {"model": BERT}},
     chains=lambda s: [topic_chains(s, as_tuple(s.model)[0])],
     ask=ask_table_3,
     table=table_3_rows,
@@ -2018,24 +2155,65 @@ TABLE_3 = Piece(
 )
 
 
+def ask_table_4(s: Settings) -> dict[str, object]:
+    models = as_tuple(s.model)
+    runs = {model: s.run(topic_chains(s, model)) for model in models}
+    return {
+        "scores": {model: score_topics(s, model)[0][0] for model in models},
+        "texts": {m: [run.text(chain) for chain in range(run.n_chains)] for m, run in runs.items()},
+    }
+
+
 def table_4_rows(a: Answers) -> list[Row]:
-    seeds = np.array(topic_seeds(a.settings))
     rows = []
+    ends = {model: ends_by_topic(a, scores) for model, scores in a.scores.items()}
     for topic in TOPICS:
         row: Row = {"seed": topic, "kind": "estimate"}
-        for model, scores in a.scores.items():
-            mean = mean_over_chains(scores.of(TRACK)[seeds == topic, -1], bounds=SHARE)
+        for model, own in ends.items():
+            mean = own[topic]
             row[f"tracked_end, {model}"] = [mean.value, *(mean.interval or ())]
         rows.append(row | {"published": {NAMES[m]: TABLE_4_SCORES[m][topic] for m in NAMES}})
+    counts = {model: topics_above(a, scores) for model, scores in a.scores.items()}
+    kinds = {model: text_kinds(texts) for model, texts in a.texts.items()}
+    above_baseline: Row = {"measure": "topics whose mean ends above the baseline"}
+    above_baseline |= {m: [each.value, *(each.interval or ())] for m, each in counts.items()}
+    rows.append(above_baseline | {"published": {NAMES[m]: TOPICS_ABOVE[m] for m in NAMES}})
+    for measure in KINDS:
+        shares = {m: each[measure] for m, each in kinds.items()}
+        cells = columns([shares], *shares, measure=f"texts at the end: {measure}", kind="estimate")
+        rows += [row | {"published": "what content differs, without a number"} for row in cells]
     return rows
 
 
+def ends_by_topic(a: Answers, scores: TopicScores, comparisons: int = 1) -> dict[str, Estimate]:
+    """Mean politics score at the end by the topic of the start."""
+    seeds, last = np.array(topic_seeds(a.settings)), scores.of(TRACK)[:, -1]
+    return {
+        topic: mean_over_chains(last[seeds == topic], bounds=SHARE, comparisons=comparisons)
+        for topic in TOPICS
+    }
+
+
+def topics_above(a: Answers, scores: TopicScores) -> Quantity:
+    """How many topics' means end above the baseline: at least those whose interval does."""
+    means = list(ends_by_topic(a, scores, len(TOPICS)).values())
+    value = sum(mean.value > scores.baseline for mean in means)
+    ends = [mean.interval for mean in means if mean.interval is not None]
+    if len(ends) < len(means):
+        return Quantity("", value, n=means[0].n_chains, reason=means[0].reason)
+    low, high = (sum(end[side] > scores.baseline for end in ends) for side in (0, 1))
+    n = min(mean.n_chains for mean in means)
+    return Quantity("", value, (low, high), n, bounds=(0, len(TOPICS)))
+
+
 def table_4_claims(a: Answers) -> Iterable[Published]:
-    """That RoBERTa is the most political at the end, ModernBERT the least.
+    """That RoBERTa is the most political at the end, ModernBERT the least; how content differs.
 
     The paper gives a value for each topic; their means over topics are computed here.
     """
-    ends = {model: scores.of(TRACK)[:, -1] for model, scores in a.scores.items()}
+    given = {published_name(model) or model: model for model in a.scores}
+    ends = {name: a.scores[model].of(TRACK)[:, -1] for name, model in given.items()}
+    notes = {name: by_config(model) for name, model in given.items()}
     means = {model: float(np.mean(list(own.values()))) for model, own in TABLE_4_SCORES.items()}
     common: dict[str, Any] = dict(source="paper A, appendix B.5", bounds=SHARE)
     computed = "means over the published topics, computed by us"
@@ -2052,8 +2230,9 @@ def table_4_claims(a: Answers) -> Iterable[Published]:
             above(0.0),
             effect=means[first] - means[second],
             choices=(f"{means[first]:.3f} and {means[second]:.3f}: {computed}",),
+            differs=(*notes.get(first, ()), *notes.get(second, ())),
         )
-    for model in ends.keys() & means.keys():
+    for model in [name for name in means if name in ends]:
         yield Published(
             f"politics at the end of {NAMES[model]}, over topics",
             published="a value for each topic",
@@ -2062,15 +2241,43 @@ def table_4_claims(a: Answers) -> Iterable[Published]:
             agrees=near(means[model], 0.05),
             effect=means[model],
             choices=(f"{means[model]:.4f}: {computed}", "within 0.05 counts as the same"),
+            differs=notes[model],
             **common,
         )
+        yield Published(
+            f"topics that end above the baseline in {NAMES[model]}: {TOPICS_ABOVE[model]} of 5",
+            "paper A, section 6.2.1",
+            TOPICS_ABOVE[model],
+            "topics whose mean ends above the baseline",
+            topics_above(a, a.scores[given[model]]),
+            near(TOPICS_ABOVE[model], 0.0),
+            differs=notes[model],
+        )
+    if ROBERTA in given and MODERNBERT in given:
+        for first, second, measure, sentence in (
+            (ROBERTA, MODERNBERT, "other_letters", "RoBERTa settles into multilingual fragments"),
+            (MODERNBERT, ROBERTA, "symbols", "ModernBERT enters prompts and code-like regions"),
+        ):
+            own, other = (list(map(KINDS[measure], a.texts[given[m]])) for m in (first, second))
+            yield Published(
+                f"content differs by model: {sentence}",
+                "paper A, section 6.2.1",
+                "more often, no number",
+                f"{measure} at the end, {NAMES[first]} less {NAMES[second]}",
+                difference(own, other, bounds=SHARE),
+                above(0.0),
+                effect=0.05,
+                choices=(f"{measure}: {KINDS[measure].__doc__}", "power for a share of 0.05"),
+                differs=(*notes[first], *notes[second]),
+            )
 
 
 TABLE_4 = Piece(
     "how political chains are at the end, by model",
-    **TOPIC_SCORES,
+    **TOPIC_SCORES | {"paper": TOPIC_SCORES["paper"] | {"model": (BERT, ROBERTA, MODERNBERT)}},
+    several_models=True,
     chains=lambda s: [topic_chains(s, model) for model in as_tuple(s.model)],
-    ask=lambda s: {"scores": {model: score_topics(s, model)[0][0] for model in as_tuple(s.model)}},
+    ask=ask_table_4,
     table=table_4_rows,
     claims=table_4_claims,
 )
@@ -2421,7 +2628,7 @@ REGIMES = Piece(
         steps=600,
     ),
     paper=dict(model=BERT, embedder=JINA, length=20, chains=30, steps=10_000),
-    published=dict(chains=100),
+    published=dict(chains=100),  # trials per condition, appendix B.2
     choices=("the distances that the paper gives are lost in our text",),
     chains=temperature_chains,
     ask=ask_regimes,
@@ -2486,12 +2693,14 @@ PULLS = {
 def ask_prefixes(s: Settings) -> dict[str, object]:
     options = {"model": s.model, "chains": s.chains, "steps": s.steps, "length": s.length}
     options |= {"every": s.every, "scorer": s.scorer, "temperature": s.temperature}
+    options |= {"hypothesis": pipeline_hypothesis([s.scorer])}
     options |= {} if s.texts is None else {"texts": list(s.texts)}
     key = options | {"model": weights(s.model), "prefixes": PREFIXES, "seed": s.seed}
     study = prefixes(
         **options,
         prefixes=PREFIXES,
         against="none",
+        track=TRACK,
         seed=s.seed,
         device=s.device,
         folder=s.place("prefixes", key),
@@ -2501,6 +2710,7 @@ def ask_prefixes(s: Settings) -> dict[str, object]:
 
 def prefix_rows(a: Answers) -> list[Row]:
     rows = []
+    medians = {visit.prefix: visit.median.value for visit in a.study.first_visits}
     for contrast in a.study.contrasts:
         pulls = {label: means[2] for label, means in contrast.topics.items()}
         sure = contrast.differing_topics
@@ -2518,6 +2728,12 @@ def prefix_rows(a: Answers) -> list[Row]:
                 ],
                 "sure": [word.word for word in contrast.more if word.sure],
                 "less": [word.word for word in contrast.less[:8]],
+                **{
+                    name: [means.difference.value, *(means.difference.interval or ())]
+                    for name, means in contrast.motion.items()
+                },
+                "first_political": medians.get(contrast.first),
+                "first_political_without": medians.get("no prefix"),
                 "published": PULLS[contrast.first][0],
                 "text": contrast.texts[0],
                 "scorer": a.study.scorer,
@@ -2525,6 +2741,23 @@ def prefix_rows(a: Answers) -> list[Row]:
             }
         )
     return rows
+
+
+def over_prefixes(a: Answers, measure: str) -> Estimate:
+    """A figure of the motion with a prefix less without one, mean over prefixes, chain by chain."""
+    motion, column = a.study.motion_by_chain, list(MOTION).index(measure)
+    after = np.mean([motion[name][:, column] for name in PREFIXES], axis=0)
+    return mean_over_chains(after - motion[""][:, column])
+
+
+def early_politics(a: Answers) -> Number:
+    """Chains that are soon political after the political prefix, less those without a prefix."""
+    first, soon = a.study.first_steps, max(a.settings.every, a.settings.steps // 10)
+    if not first:
+        return Quantity("", None, reason=a.study.note)
+    prefix = next(name for name, (_, label) in PULLS.items() if label == TRACK)
+    pairs = (first[prefix] <= soon).astype(float) - (first[""] <= soon)
+    return mean_over_chains(pairs, bounds=(-1, 1))
 
 
 def prefix_claims(a: Answers) -> Iterable[Published]:
@@ -2542,6 +2775,37 @@ def prefix_claims(a: Answers) -> Iterable[Published]:
             choices=("the label, and a pull of 0.1 as the smallest that matters",),
             bounds=(-1, 1),
         )
+    yield Published(
+        "a prefix accelerates the drift",
+        "paper A, appendix C.4",
+        "faster, no number",
+        "distance from the start over the earlier half, less that without a prefix",
+        over_prefixes(a, "distance"),
+        above(0.0),
+        effect=0.05,
+        choices=(a.study.distance, "power for a difference of 0.05"),
+    )
+    yield Published(
+        "a prefix narrows the space and concentrates the probability",
+        "paper A, appendix C.4",
+        "it narrows, no number",
+        "entropy of a redraw over the later half in nats, less that without a prefix",
+        over_prefixes(a, "entropy"),
+        below(0.0),
+        effect=-0.1,
+        choices=("concentration: a lower mean entropy of the redraws; power for 0.1 nats",),
+    )
+    yield Published(
+        'after "Donald Trump said that" chains become political almost immediately',
+        "paper A, appendix C.4",
+        "almost immediately, no number",
+        "share of chains above the baseline within a tenth of the steps, less without a prefix",
+        early_politics(a),
+        above(0.0),
+        effect=0.5,
+        choices=("almost immediately: within a tenth of the steps; power for half of the chains",),
+        bounds=(-1, 1),
+    )
 
 
 PREFIXES_PIECE = Piece(
@@ -2567,6 +2831,11 @@ PREFIXES_PIECE = Piece(
     claims=prefix_claims,
 )
 
+VOCABULARY = (
+    "special, unused and unknown tokens have probability 0: conditionals, gaps, total variations "
+    "and the most probable tokens are those of the other tokens"
+)
+
 PIECES = {
     "A-fig1": FIGURE_1,
     "A-fig2": FIGURE_2,
@@ -2588,4 +2857,7 @@ PIECES = {
     "A-fig4": FIGURE_4,
     "A-regimes": REGIMES,
     "A-prefixes": PREFIXES_PIECE,
+}
+PIECES = {
+    name: replace(piece, differs=(*piece.differs, VOCABULARY)) for name, piece in PIECES.items()
 }

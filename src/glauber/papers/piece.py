@@ -33,6 +33,7 @@ from glauber.foundation.study import Result, plain, signature
 from glauber.foundation.tables import table
 from glauber.papers.claims import EXACT, Claim, Quantity, Region, by_verdict, pool_claims
 from glauber.papers.work import FLAGS, Chains, Request, Scale, Settings
+from glauber.studies.landscape.entailment import EXAMPLE
 from glauber.studies.landscape.scorers import SIMILARITY
 
 if TYPE_CHECKING:
@@ -43,7 +44,16 @@ Answers = SimpleNamespace  # what `ask` returns, by name, and `settings`
 Number = Estimate | Quantity | float | None  # a plain number is exact
 Row = dict[str, Any]
 MS_MARCO = "MS MARCO"
+OWN = ("texts", "topics")  # settings about texts that were given
 TOKENS = "tokens"  # the embedder that compares tokens
+JINA = "jinaai/jina-embeddings-v4?task=text-matching&truncate_dim=768"  # of paper A
+BART, DEBERTA = "facebook/bart-large-mnli", "MoritzLaurer/DeBERTa-v3-base-mnli-fever-anli"
+# What a paper leaves open of a model that it names.
+LEFT_OPEN = {
+    JINA: "the task of the embedder, text-matching, is not in the paper",
+    BART: f'hypothesis "{EXAMPLE}", the default of the pipeline that the paper names',
+    DEBERTA: f"the checkpoint of DeBERTa-v3, {DEBERTA}, is not in the paper",
+}
 
 
 @dataclass(frozen=True)
@@ -114,6 +124,7 @@ class Piece:
     choices: tuple[str, ...] = ()  # of ours, besides the settings
     extra: str | None = None  # an optional dependency, besides those of embedder and scorer
     model: str | None = None  # of a piece that has no such setting
+    several_models: bool = False  # whether it compares the models that are given
     seconds: float | None = None  # at the small scale on two cores, measured
 
     @property
@@ -156,6 +167,9 @@ class Piece:
         several = len(_numbers(request.given)) > 1
         if several and not isinstance(self.small["temperature"], tuple):
             raise GlauberError(f"{request.piece} has one temperature, but several are given.")
+        models = as_tuple(request.given.get("model"))
+        if len(models) > 1 and not self.several_models:
+            raise GlauberError(f"{request.piece} is about one model, but {len(models)} are given.")
 
     def check_extras(self, request: Request) -> None:
         """Refuses a piece whose optional dependency is missing, before anything is made for it."""
@@ -200,10 +214,11 @@ class Piece:
         """Every setting that is not the paper's, in words."""
         paper = {**self.small, **self.paper}
         paper |= ({"texts": MS_MARCO} if "texts" in paper else {}) | dict(self.published)
+        own = () if settings.values.get("texts") is None else OWN  # which may be the paper's
         derived = [
             f"{name}: {_shown(name, settings.values[name])} in place of {_shown(name, value)}"
             for name, value in paper.items()
-            if name not in self.not_in_paper and settings.values[name] != value
+            if name not in (*self.not_in_paper, *own) and settings.values[name] != value
         ]
         return (*derived, *self.differs)
 
@@ -211,7 +226,10 @@ class Piece:
         """The settings that the paper does not give, in words."""
         chosen = [f"{name}: {_shown(name, settings.values[name])}" for name in self.not_in_paper]
         lost = [f"{', '.join(chosen)} (lost in our copy of the paper)"] if chosen else []
-        return (*lost, *self.choices)
+        given = ["texts: those that were given"] if settings.values.get("texts") else []
+        used = [name for value in settings.values.values() for name in _strings(value)]
+        opened = [LEFT_OPEN[name] for name in used if name in LEFT_OPEN]
+        return (*lost, *given, *opened, *self.choices)
 
 
 @dataclass(frozen=True)
@@ -329,6 +347,12 @@ def _numbers(given: Mapping[str, Any]) -> tuple[float, ...]:
     """The temperatures that were given: one, several or none."""
     value = given.get("temperature", ())
     return tuple(value) if isinstance(value, tuple | list) else (value,)
+
+
+def _strings(value: object) -> tuple[str, ...]:
+    """The names in a setting."""
+    values = value if isinstance(value, list | tuple) else (value,)
+    return tuple(name for name in values if isinstance(name, str))
 
 
 def _names(answers: Answers) -> dict[str, object]:

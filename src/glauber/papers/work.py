@@ -29,6 +29,7 @@ from glauber.foundation.json_text import parse_json
 from glauber.foundation.progress import say
 from glauber.foundation.study import counted, plain
 from glauber.models.shelf import bundled_folder
+from glauber.models.weights import split_name
 from glauber.runs.run import Run
 
 Scale = Literal["small", "paper"]
@@ -36,6 +37,8 @@ Scale = Literal["small", "paper"]
 FLAGS = {
     "model": "--model",
     "texts": "--from",
+    "topics": "--id-column",
+    "control": "--control",
     "temperature": "--temperature",
     "length": "--length",
     "copies": "--copies",
@@ -48,6 +51,15 @@ BUNDLED = "bundled"  # the embedder of the package, which is None in settings
 CHAINS = "chains.json"
 PAGE_SUFFIXES = (".html", ".json", ".png", ".csv")
 FORMAT = 1  # of the chains; another number if the same settings give other bits
+# Published models by what their configs say: type, layers, width and size of the vocabulary.
+PUBLISHED = {
+    ("bert", 12, 768, 30522): "bert-base-uncased",
+    ("bert", 24, 1024, 30522): "bert-large-uncased",
+    ("roberta", 12, 768, 50265): "roberta-base",
+    ("roberta", 24, 1024, 50265): "roberta-large",
+    ("modernbert", 22, 768, 50368): "answerdotai/ModernBERT-base",
+}
+OWNERS = ("google-bert/", "FacebookAI/")  # on the hub, of the same models by another name
 WEIGHTS = ("config.json", "*.safetensors", "*.bin", "tokenizer.json", "vocab.txt")
 
 
@@ -242,6 +254,30 @@ def digest(value: object) -> str:
     """A short name for a JSON value."""
     text = json.dumps(plain(value), sort_keys=True, ensure_ascii=False)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+@lru_cache(maxsize=64)
+def published_name(model: str) -> str | None:
+    """The published model that a name or the config of a folder says it is; None of any other.
+
+    A folder counts if type, layers, width and vocabulary are those of the published model, and its
+    config names no other model as its origin. The weights themselves are not compared.
+    """
+    name, _ = split_name(model)
+    for owner in OWNERS:
+        name = name.removeprefix(owner)
+    if not Path(name).is_dir():
+        return name if name in PUBLISHED.values() else None
+    try:
+        config = parse_json((Path(name) / "config.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    keys = ("model_type", "num_hidden_layers", "hidden_size", "vocab_size")
+    published = PUBLISHED.get(tuple(config.get(key) for key in keys))
+    origin = str(config.get("_name_or_path") or "")
+    if published is None or re.fullmatch(r"[\w-][\w.-]*(/[\w.-]+)?", origin) is None:
+        return published
+    return published if origin.split("/")[-1] == published.split("/")[-1] else None
 
 
 @lru_cache(maxsize=64)

@@ -27,7 +27,7 @@ from glauber.foundation.study import Skipped, counted, one_of, report_skipped
 from glauber.models.weights import PACKAGE
 
 if TYPE_CHECKING:
-    from pyarrow import DataType
+    from pyarrow import Field
 
 UNKNOWN = ("skip", "error", "token")  # what to do with characters outside the vocabulary
 LARGEST = 64 * 2**20  # bytes of a file of texts
@@ -35,8 +35,11 @@ LZMA_MEMORY = 2**29  # bytes that unpacking xz may take
 GZIP, XZ, PARQUET = b"\x1f\x8b", b"\xfd7zXZ\x00", b"PAR1"  # how such files begin
 FASTA_SUFFIXES = (".fasta", ".fa", ".faa", ".fas")
 WRAPPED = 80  # letters of a line of FASTA
-TEXT_COLUMNS, ID_COLUMNS = ("text", "sequence"), ("id", "name")
+# Names of columns; the last ones are those of MS MARCO's files.
+TEXT_COLUMNS = ("text", "sequence", "passage", "passages.passage_text")
+ID_COLUMNS = ("id", "name", "pid", "query_id")
 HEADER_WORDS = {*TEXT_COLUMNS, *ID_COLUMNS, "sentence", "label"}
+NUMBERED = re.compile(r"\d+\t[^\t]*[^\W\d][^\t]*")  # a line of an id and a text, and no more
 HEADER_CELL = re.compile(r"[^\W\d][\w.-]*( [\w.-]+){0,2}")  # a name of at most three words
 JSON_LINE = re.compile(r'\s*(\{\s*"[^"]*"\s*:|\[\s*["\[{])')  # how a row of JSON begins
 SAMPLE = 200  # lines that decide whether a file is a table
@@ -123,10 +126,12 @@ def read_texts(
 
     texts      a string is one text. A Path is a file: plain text (one per line), CSV, TSV, JSON
                lines, Parquet or FASTA, also compressed by gzip or xz; `-` is standard input. None
-               means the bundled passages.
+               means the bundled passages. Lines of a number, a tab and a text (MS MARCO's
+               collection.tsv) need no column names.
     column     the column of a table that contains the texts; by default the first of `known` that
-               it has, or its only column of strings
-    id_column  the column that identifies them; by default `id` or `name`, if there is one
+               it has, or its only column of strings. In Parquet also a list of strings, or one
+               inside another: passages.passage_text
+    id_column  the column that identifies them; by default `id`, `name`, `pid` or `query_id`
     unknown    skip, error or token; see `Corpus`
     """
     if isinstance(texts, Corpus):
@@ -276,7 +281,10 @@ def _unpack(content: bytes, name: str) -> bytes:
 def check_size(size: int, name: str) -> None:
     """Refuses more bytes of texts than can be read at once."""
     if size > LARGEST:
-        raise GlauberError(f"{name} holds more than {LARGEST / 2**20:.0f} MiB: give fewer texts.")
+        raise GlauberError(
+            f"{name} holds more than {LARGEST / 2**20:.0f} MiB: give fewer texts, such as the "
+            "first lines of the file."
+        )
 
 
 # ---- columns
@@ -389,6 +397,9 @@ def _records(lines: Sequence[str], delimiter: str) -> Iterator[list[str] | None]
 
 
 def _csv(text: str, delimiter: str, columns: Columns) -> list[Row]:
+    if delimiter == "\t" and NUMBERED.fullmatch(_sample(text)[0].strip("\r")):
+        columns.refuse("a list of ids and texts")
+        return _numbered(text)
     records = list(_records([line.strip("\r") for line in text.split("\n")], delimiter))
     if not records or records[0] is None:
         raise GlauberError(f"{columns.file} holds no text: it needs a line of column names first.")
@@ -407,6 +418,20 @@ def _csv(text: str, delimiter: str, columns: Columns) -> list[Row]:
     column, ids = columns.choose(header, strings)
     index, id_index = header.index(column), None if ids is None else header.index(ids)
     return [_csv_row(row, len(header), index, id_index) for row in body]
+
+
+def _numbered(text: str) -> list[Row]:
+    """Lines of an id, a tab and a text without column names, as in MS MARCO's collection.tsv.
+
+    Quotes are part of the text.
+    """
+    rows = []
+    for line in text.split("\n"):
+        fields = line.strip("\r").split("\t")
+        fault = "" if len(fields) == 2 else f"has {counted(len(fields), 'field')} instead of 2"
+        if line.strip():
+            rows.append(Row("" if fault else fields[1], fields[0], fault))
+    return rows
 
 
 def _csv_row(row: list[str] | None, width: int, index: int, id_index: int | None) -> Row:
@@ -430,28 +455,49 @@ def _is_number(cell: str) -> bool:
 def _parquet(content: bytes, columns: Columns) -> list[Row]:
     import pyarrow
     import pyarrow.parquet
-    import pyarrow.types
-
-    def is_string(kind: "DataType") -> bool:
-        kind = kind.value_type if pyarrow.types.is_dictionary(kind) else kind
-        return bool(pyarrow.types.is_string(kind) or pyarrow.types.is_large_string(kind))
 
     rows: list[Row] = []
     try:
         file = pyarrow.parquet.ParquetFile(io.BytesIO(content))
         schema = file.schema_arrow
-        strings = [field.name for field in schema if is_string(field.type)]
-        column, ids = columns.choose(schema.names, strings)
+        strings = list(_string_columns(schema))
+        column, ids = columns.choose(list(dict.fromkeys([*schema.names, *strings])), strings)
         if column not in strings:
             raise GlauberError(f"the column {column!r:.60} of {columns.file} contains no strings.")
         size = 0
         for batch in file.iter_batches(4096, columns=[column, *([ids] if ids else [])]):
             size += batch.nbytes
             check_size(size, columns.file)
-            rows += [_object_row(values, column, ids) for values in batch.to_pylist()]
+            for values in batch.to_pylist():
+                rows += _record_rows(values, column, ids)
     except (pyarrow.ArrowException, OSError, ValueError) as error:
         raise GlauberError(f"{columns.file} cannot be read: it is not whole Parquet.") from error
     return rows
+
+
+def _string_columns(fields: "Iterable[Field]", inside: str = "") -> Iterator[str]:
+    """The columns of strings and of lists of strings; one inside another as OUTER.INNER."""
+    import pyarrow.types
+
+    for field in fields:
+        kind, name = field.type, f"{inside}{field.name}"
+        if pyarrow.types.is_struct(kind):
+            yield from _string_columns(kind, f"{name}.")
+            continue
+        listed = pyarrow.types.is_list(kind) or pyarrow.types.is_dictionary(kind)
+        kind = kind.value_type if listed else kind
+        if pyarrow.types.is_string(kind) or pyarrow.types.is_large_string(kind):
+            yield name
+
+
+def _record_rows(values: Mapping[str, object], column: str, ids: str | None) -> list[Row]:
+    """The row of a record, or one for each text of a list; OUTER.INNER is read inside OUTER."""
+    value: object = values
+    for part in [column] if column in values else column.split("."):
+        value = value.get(part) if isinstance(value, Mapping) else None
+    texts = value if isinstance(value, list) else [value]
+    name = {} if ids is None else {ids: values.get(ids)}
+    return [_object_row({column: text, **name}, column, ids) for text in texts]
 
 
 # ---- JSON

@@ -281,3 +281,22 @@ def test_of_several_temperatures_the_coldest_or_the_named_one_counts(tiny_folder
 def test_bad_arguments_are_refused(run, options, message):
     with pytest.raises(GlauberError, match=message):
         potential(run, **options)
+
+
+def test_sizes_against_visits(tiny_folder):
+    """On two free sites, where every chain visits most states often."""
+    run = sample(str(tiny_folder), ["the cat sat"], steps=400, chains=3, freeze="0", seed=2)
+    found = potential(run, states=30, neighbours=0)
+    visits = found.steps / found.steps.sum()
+    for score, match in (
+        (found.potential, found.sizes["potential"]),
+        (found.pll, found.sizes["pll"]),
+    ):
+        law = np.exp(score - score.max()) / np.exp(score - score.max()).sum()
+        variation = np.abs(visits - law).sum() / 2
+        assert match["total_variation"].value == pytest.approx(variation)
+        assert match["divergence"].value == pytest.approx((visits * np.log(visits / law)).sum())
+        slope = np.polyfit(score, np.log(visits), 1, w=np.sqrt(visits))[0]
+        assert match["slope"].value == pytest.approx(slope)
+        assert match["slope"].n_chains == 3
+    assert "exp(potential) against visits, in size: total variation" in str(found)

@@ -11,6 +11,7 @@ from glauber.foundation.errors import GlauberError, GlauberWarning
 from glauber.models.base import log_probs
 from glauber.models.masked_lm import MaskedLM
 from glauber.models.table import Joint, Table
+from glauber.studies.compatibility.potential import size_match
 from glauber.studies.compatibility.single_mask import TokensOfSites, exact_chain, single_mask
 from studies.compatibility.test_rectangles import by_hand_table
 
@@ -165,3 +166,58 @@ def test_a_short_text_is_taken_whole(tiny_folder, texts):
     ):
         found = single_mask(model, texts, at="0,6", count=3, top=3, chains=0)
     assert [one.sites for one in found.texts] == [(0, 6)] * 3
+
+
+def disturbed(joint, noise):
+    """The conditionals of a joint distribution of three sites with noise added to every score."""
+    size = joint.vocab_size
+    entries = torch.zeros(3, *(size + 1,) * 3, size, dtype=torch.float64)
+    for site, context in itertools.product(range(3), itertools.product(range(size), repeat=3)):
+        row, where = torch.tensor([context]), torch.tensor([[site]])
+        index = [site, *context]
+        index[1 + site] = size
+        entries[tuple(index)] = joint.scores(row, where)[0, 0]
+    return Table(entries + noise)
+
+
+def test_deviation_grows_with_incompatibility():
+    """Under a joint distribution the potential is its logarithm; noise drives both apart."""
+    joint = Joint.random(3, 3, seed=1, strength=1.0)
+    noise = Table.random(3, 3, seed=2).entries.double()
+    variation, unexplained = [], []
+    for size in (0.0, 0.1, 0.2, 0.4, 0.8, 1.6):
+        found = single_mask(disturbed(joint, size * noise), ["012"], count=1, sites=3, **SIZES)
+        (one,) = found.texts
+        variation.append(one.potential.total_variation)
+        unexplained.append(one.unexplained)
+        if size == 0:
+            assert one.potential[:3] == pytest.approx((0, 0, 1), abs=1e-7)
+            # The pseudo-log-likelihood is no log joint even here, but with independent sites.
+            assert one.pll.total_variation > 0.01
+    assert variation == sorted(variation) and unexplained == sorted(unexplained)
+    assert unexplained[0] < 1e-9 and variation[-1] > 5 * variation[1] > 0.05
+    assert unexplained[2] == pytest.approx(2 * unexplained[1], rel=1e-6)  # the flow is linear
+    weights = sum(torch.meshgrid(*(torch.tensor([0.0, 0.7, -0.4]),) * 3, indexing="ij"))
+    alone = single_mask(Joint(weights), ["012"], count=1, sites=3, **SIZES).texts[0]
+    assert alone.pll[:3] == pytest.approx((0, 0, 1), abs=1e-7) and alone.pll.rank == 1
+
+
+def test_size_match_by_hand():
+    p, score = np.array([0.5, 0.3, 0.2]), np.array([1.0, 0.0, -1.0])
+    q = np.exp(score) / np.exp(score).sum()
+    found = size_match(score, 10 * p)
+    assert found.total_variation == pytest.approx(abs(p - q).sum() / 2)
+    assert found.divergence == pytest.approx((p * np.log(p / q)).sum())
+    slope = np.polyfit(score, np.log(p), 1, w=np.sqrt(p))[0]
+    assert found.slope == pytest.approx(slope) and found.rank == pytest.approx(1.0)
+    assert math.isnan(size_match(np.zeros(3), p).slope) and size_match(np.zeros(3), p).rank is None
+
+
+def test_the_match_over_texts(tiny_folder):
+    texts = ["the cat sat on the mat .", "a big dog ran under the old tree", "the bird flew ."]
+    found = single_mask(str(tiny_folder), texts, count=3, length=4, sites=2, top=3, chains=0)
+    values = [text.potential.total_variation for text in found.texts]
+    assert found.sizes["potential"]["total_variation"].value == pytest.approx(np.mean(values))
+    assert set(found.by_incompatibility) == {"pll", "potential"}
+    assert {"unexplained", "pll_rank", "potential_slope"} <= set(found.frame().columns)
+    assert "exp(best potential) against the stationary distribution" in str(found)

@@ -9,6 +9,7 @@ import pytest
 import torch
 import transformers
 
+import tiny_diffusion
 from conftest import TEXTS, VOCABULARY, make_model, make_tokenizer
 from glauber.foundation.errors import GlauberError, GlauberWarning
 from glauber.foundation.statistics import Estimate, mean_over_chains
@@ -23,6 +24,7 @@ from glauber.sampling.sample import sample
 from glauber.studies.compatibility.entropy_production import entropy_production
 from glauber.studies.compatibility.rectangles import rectangles
 from glauber.studies.landscape.comparison import ModelRow, _shared_texts, _with_differences, compare
+from glauber.studies.landscape.kinds import digits, non_words, other_letters, repeated, symbols
 from glauber.studies.landscape.prefixes import prefixes
 from glauber.studies.landscape.scorers import Scorer
 
@@ -264,3 +266,47 @@ def test_an_autoregressive_control_has_rectangles_alone(tiny_folder):
     assert len(causal.deltas) == 4 and masked.changed is not None
     assert found.figures() and len(found.frame()) == 2
     assert "left out" in str(found)
+
+
+def test_a_masked_and_a_diffusion_model_side_by_side(tmp_path, tiny_folder):
+    """One call: chains, traps, topics and what the texts contain, from the same starts."""
+    diffusion = str(tiny_diffusion.mdlm(tmp_path / "mdlm")[0])
+    texts = [
+        "the cat sat on the mat",
+        "a dog ran under the tree",
+        "we will be in it",
+        "a bird flew on",
+    ]
+    sizes = dict(chains=4, length=4, steps=40, rectangles=4, top=5)
+    found = compare([str(tiny_folder), diffusion], texts, scorer=SCORER, every=20, **sizes)
+    masked, other = found.models
+    for row in (masked, other):
+        assert row.traps is not None and row.topics_end is not None and not row.notes
+        assert row.entropy_production.rate.value > 0
+    assert "t at the end" in other.less_first
+    assert other.kinds["repeated"].value == pytest.approx(
+        np.mean([repeated(text) for text in ends_of(diffusion, texts)])
+    )
+    assert {"symbols", "digits", "repeated"} <= set(found.frame().columns)
+
+
+def ends_of(model, texts):
+    run = sample(model, texts, chains=4, length=4, steps=40)
+    return [run.text(chain) for chain in range(4)]
+
+
+@pytest.mark.parametrize(
+    ("text", "measure", "share"),
+    [
+        ("if (x[0]) { y(); }", symbols, 9 / 14),
+        ("plain text, and more.", symbols, 0),
+        ("été à Rome", other_letters, 3 / 8),
+        ("in 1987 the 3rd man", digits, 2 / 5),
+        ("yes - no . !!", non_words, 3 / 5),
+        ("The dog and the dog", repeated, 2 / 5),
+        ("", repeated, 0),
+        ("  ", symbols, 0),
+    ],
+)
+def test_kinds_of_text_by_hand(text, measure, share):
+    assert measure(text) == pytest.approx(share)

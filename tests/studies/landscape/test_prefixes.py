@@ -161,6 +161,38 @@ def test_what_it_prints_and_serialises(pair):
     told = str(found)
     assert "words of the red cat:" in told and "words of we will be:" in told
     assert "P(cat)" in told and "-0.000" not in told
-    assert set(found.frame().figure) <= {"topic", "probability", "log-odds"}
+    assert set(found.frame().figure) <= {"topic", "probability", "motion", "log-odds"}
     assert list(found.figures()) == ["topics", "words"]
     assert found.to_dict()["contrasts"][0]["topics"]["the"]["difference"]["kind"] == "estimate"
+
+
+def test_how_a_prefix_moves_the_chain(model, tmp_path):
+    """Distances, entropies and different texts from the runs themselves; first steps by hand."""
+    options = SIZES | {"steps": 40, "every": 5}
+    folder = tmp_path / "runs"
+    found = prefixes(model, TEXTS, prefixes=["the red cat"], track="a", folder=folder, **options)
+    red, none = (Run(folder / name) for name in ("1-the-red-cat", "none"))
+    (one,) = found.contrasts
+    for run, side in ((red, 0), (none, 1)):
+        start = run.tokens(0)
+        apart = [((run.tokens(t) != start) & run.free).sum(axis=1) / 5 for t in (5, 10, 15, 20)]
+        assert one.motion["distance"][side].value == pytest.approx(np.mean(apart), abs=1e-6)
+        entropy = run.read("entropy")[:, 20:].mean()
+        assert one.motion["entropy"][side].value == pytest.approx(entropy, rel=1e-6)
+        texts = [
+            {run.vocabulary.decode(run.tokens(t)[c][run.free[c]]) for t in (25, 30, 35, 40)}
+            for c in range(6)
+        ]
+        shares = np.mean([len(different) / 4 for different in texts])
+        assert one.motion["distinct"][side].value == pytest.approx(shares)
+        name = run.spec.prefix
+        for chain in range(6):
+            scores = [by_hand(run, chain, t)[1] for t in range(5, 41, 5)]
+            above = [5 * k for k, score in enumerate(scores, 1) if score > 1 / 3]
+            assert found.first_steps[name][chain] == (above[0] if above else np.inf)
+    assert [visit.prefix for visit in found.first_visits] == ["no prefix", "the red cat"]
+    assert "share of free sites" in found.distance and "3 figures" in found.correction
+    plain = prefixes(model, TEXTS, prefixes=["the red cat"], **options)
+    assert plain.first_visits == [] and plain.contrasts[0].topics == one.topics
+    with pytest.raises(GlauberError, match="politics is not among the labels"):
+        prefixes(model, TEXTS, prefixes=["the red cat"], track="politics", **options)

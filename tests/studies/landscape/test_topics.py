@@ -8,13 +8,13 @@ import torch
 import transformers
 from scipy.special import log_softmax, softmax
 
-from conftest import VOCABULARY
+from conftest import TEXTS, VOCABULARY
 from crafted_run import crafted_run
 from glauber.foundation.errors import GlauberError
 from glauber.runs.embedding import Embedder
 from glauber.runs.snapshots import snapshots
 from glauber.sampling.sample import sample
-from glauber.studies.landscape.entailment import ABOUT, FEELING, entailment_scores
+from glauber.studies.landscape.entailment import ABOUT, EXAMPLE, FEELING, entailment_scores
 from glauber.studies.landscape.labels import (
     DESCRIPTIONS,
     SENTIMENTS,
@@ -262,3 +262,49 @@ def test_scorers_by_name_with_commas(tmp_path):
     alone = crafted_run(tmp_path / "alone", start[:1], [[0, 1]], [[DOG, DOG]])
     with pytest.raises(GlauberError, match="one chain only"):
         topics(alone, scorer=SCORER)
+
+
+def test_the_hypothesis_of_the_pipeline_gives_the_scores_of_the_pipeline(tmp_path):
+    folder = str(make_nli(tmp_path / "nli"))
+    texts = ["the cat sat on the mat .", "a big dog ran under the old tree"]
+    scorer = load_scorer(folder, LABELS, hypothesis=EXAMPLE, device="cpu")
+    pipeline = transformers.pipeline("zero-shot-classification", model=folder, device="cpu")
+    for row, text in zip(scorer.score(texts), texts, strict=True):
+        answer = pipeline(text, list(LABELS))
+        score_of = dict(zip(answer["labels"], answer["scores"], strict=True))
+        assert np.allclose(row, [score_of[label] for label in LABELS], atol=1e-5)
+    default = load_scorer(folder, LABELS, device="cpu")
+    assert np.abs(default.score(texts) - scorer.score(texts)).max() > 1e-3
+    assert "This example is LABEL." in scorer.name and "This text is about" in default.name
+
+
+def test_a_classifier_of_sentiment_scores_its_own_classes(tmp_path, tiny_folder):
+    folder = str(make_nli(tmp_path / "sst", {"NEGATIVE": 0, "POSITIVE": 1, "Mixed": 2}))
+    run = sample(str(tiny_folder), TEXTS[:3], steps=6, chains=3, length=4)
+    found = topics(run, scorer=folder, every=3, judge=True)
+    assert found.scores[0].labels == ("negative", "positive", "mixed")
+    assert found.track == "negative" and found.accuracy[0].n_texts == 14  # two bundled feelings
+    pipeline = transformers.pipeline("sentiment-analysis", model=folder, device="cpu", top_k=None)
+    text = snapshots(run, every=3).texts[0][1]
+    expected = {each["label"].lower(): each["score"] for each in pipeline([text])[0]}
+    labels = found.scores[0].labels
+    assert np.allclose(found.scores[0].values[0, 1], [expected[x] for x in labels], atol=1e-5)
+    some = topics(run, scorer=folder, labels="positive,negative", track="negative", every=3)
+    ratio = expected["positive"] / (expected["positive"] + expected["negative"])
+    assert some.scores[0].of("positive")[0, 1] == pytest.approx(ratio, abs=1e-5)
+    with pytest.raises(GlauberError, match="negative, positive, mixed, and neutral is none"):
+        topics(run, scorer=folder, labels="sentiments", every=3)
+
+
+def test_what_a_scorer_cannot_take_is_refused(tmp_path):
+    folder = make_nli(tmp_path / "sst", {"NEGATIVE": 0, "POSITIVE": 1})
+    run = crafted_run(tmp_path / "run", [[CAT, DOG]] * 3, [[0, 1]] * 3, [[DOG, CAT]] * 3)
+    with pytest.raises(GlauberError, match="hypothesis is for an entailment model"):
+        topics(run, scorer=SCORER, hypothesis=EXAMPLE, every=1)
+    with pytest.raises(GlauberError, match="takes no hypothesis"):
+        topics(run, scorer=str(folder), hypothesis=EXAMPLE, every=1)
+    config = transformers.AutoConfig.from_pretrained(folder)
+    config.problem_type = "multi_label_classification"
+    config.save_pretrained(folder)
+    with pytest.raises(GlauberError, match="do not exclude each other"):
+        topics(run, scorer=str(folder), every=1)

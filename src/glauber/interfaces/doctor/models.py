@@ -29,7 +29,7 @@ from glauber.models.base import PAD, Model, log_probs
 from glauber.models.causal_lm import CausalLM
 from glauber.models.diffusion_lm import DiffusionLM
 from glauber.models.forward.families import ENCODERS
-from glauber.models.load import load
+from glauber.models.load import count_parameters, load
 from glauber.models.masked_lm import MaskedLM
 from glauber.models.shelf import INVERSE_FOLDING, bundled_names, cached_names, place_of
 from glauber.models.weights import choose_device, kind_of
@@ -198,7 +198,7 @@ def _about(model: Model) -> Record:
         "vocabulary": model.vocab_size,
         "proposable": int(model.vocabulary.proposable().sum()),
         "longest": model.longest,
-        "parameters": _parameters(model),
+        "parameters": count_parameters(model),
         # described: by our own pass, which said what transformers says when the model was loaded;
         # transformers knows no diffusion LMs, so theirs is compared with nothing then
         "forward": "transformers" if getattr(model, "encoder", None) is None else "described",
@@ -220,14 +220,6 @@ def _shape(model: MaskedLM | CausalLM | DiffusionLM) -> Record:
         "layers": getattr(config, "num_hidden_layers", None),
         "width": getattr(config, "hidden_size", None),
     }
-
-
-def _parameters(model: MaskedLM | CausalLM | DiffusionLM) -> int:
-    if isinstance(model, DiffusionLM):
-        return model.parameters
-    if isinstance(model, MaskedLM):
-        return model.weights.parameters
-    return sum(weight.numel() for weight in model.model.parameters())
 
 
 # ---- the error of a precision

@@ -24,6 +24,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components
 from scipy.sparse.linalg import LinearOperator, lsqr
+from scipy.special import log_softmax
 from scipy.stats import spearmanr
 from torch import Tensor
 
@@ -197,6 +198,27 @@ class PotentialStudy(Result):
             for pair in PAIRS
         }
 
+    @reported
+    def sizes(self) -> dict[str, dict[str, Estimate]]:
+        """How exp(potential), and the exponential of the pseudo-log-likelihood, match the visits.
+
+        Among the ranked texts. Few visits differ from any distribution by chance, so that total
+        variation and divergence are too large on average; the slope is not.
+        """
+
+        def match(score: Floats, weights: Floats) -> Floats:
+            seen = (steps := weights @ self.by_chain) > 0
+            return np.array(
+                size_match(score[seen], steps[seen])[:3] if seen.any() else [np.nan] * 3
+            )
+
+        names = SizeMatch._fields[:3]
+        sizes = {}
+        for name, score in (("potential", self.potential), ("pll", self.pll)):
+            estimates = jackknife(partial(match, score), self.n_chains)
+            sizes[name] = {measure: estimates.item(k) for k, measure in enumerate(names)}
+        return sizes
+
     def lines(self) -> Iterable[str]:
         yield (
             f"{self.share:.2%} of the flow over {self.n_edges:,} edges between "
@@ -213,6 +235,11 @@ class PotentialStudy(Result):
         for pair, name in PAIRS.items():
             value = correlations[pair]
             yield f"  {name:>36}  " + ("no order to compare" if value is None else value.text())
+        for name, match in self.sizes.items():
+            parts = (
+                f"{measure.replace('_', ' ')} {each.text()}" for measure, each in match.items()
+            )
+            yield f"  exp({name}) against visits, in size: {', '.join(parts)}"
         if self.show:
             yield "  potential     PLL  steps  text"
         rows = zip(self.potential, self.pll, self.steps, self.texts, strict=True)
@@ -255,6 +282,29 @@ def _correlation(left: ArrayLike, right: ArrayLike) -> float | None:
     return float(spearmanr(a, b).statistic)
 
 
+class SizeMatch(NamedTuple):
+    """How exp(score) matches a distribution over the same states in size, not in order alone."""
+
+    total_variation: float
+    divergence: float  # of Kullback and Leibler in nats, of the distribution from exp(score)
+    slope: float  # of log-probabilities on scores, as the distribution weighs states; 1 is equal
+    rank: float | None  # Spearman's correlation
+
+
+def size_match(score: ArrayLike, weights: ArrayLike) -> SizeMatch:
+    """The match of scores (states,) in nats with positive weights (states,) of any sum."""
+    values, weight = np.asarray(score, np.float64), np.asarray(weights, np.float64)
+    log_p, log_q = np.log(weight / weight.sum()), log_softmax(values)
+    p, centred = np.exp(log_p), values - np.exp(log_p) @ values
+    variance = float(p @ centred**2)
+    return SizeMatch(
+        total_variation=float(np.abs(p - np.exp(log_q)).sum() / 2),
+        divergence=float(p @ (log_p - log_q)),
+        slope=float(p @ (centred * log_p)) / variance if variance > 0 else np.nan,
+        rank=_correlation(values, log_p),
+    )
+
+
 @dataclass(frozen=True, eq=False)
 class HodgeDecomposition:
     """The split of the flow over the edges between the given states.
@@ -277,6 +327,11 @@ class HodgeDecomposition:
     def share(self) -> float:
         """Share of the flow's squared norm that no joint distribution can explain, in [0, 1]."""
         return self.residual / self.squared_flow if self.squared_flow > 0 else 0.0
+
+    @property
+    def unexplained(self) -> float:
+        """Root mean square of what the potential leaves, over the edges, in nats."""
+        return float(np.sqrt(self.residual / self.n_edges))
 
 
 def decompose(

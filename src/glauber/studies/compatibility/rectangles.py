@@ -28,7 +28,7 @@ from glauber.foundation.study import Result, internal, reported, study
 from glauber.models.base import Conditionals, Model
 from glauber.models.batching import in_parts
 from glauber.models.causal_lm import LeftToRight
-from glauber.models.load import load
+from glauber.models.load import count_parameters, kind_of_model, load
 from glauber.models.vocabulary import Vocabulary
 from glauber.texts.read import Texts as StartingTexts
 from glauber.texts.starts import starts
@@ -58,6 +58,9 @@ def rectangles(
         str | Conditionals | None,
         "Also test an autoregressive LM by name or folder, or left-to-right: this model read so.",
     ] = None,
+    control_count: Annotated[
+        int, "Rectangles of the control, no more than count.", Whole(1, 10**8)
+    ] = CONTROL_COUNT,
     **where: Unpack[Where],
 ) -> "RectangleTest":
     """Measure how far a model's conditionals are from any joint distribution.
@@ -76,6 +79,8 @@ def rectangles(
     certified = [int(number) for number in order if measured.certified[number]]
     return RectangleTest(
         model=loaded_model.name,
+        kind=kind_of_model(loaded_model),
+        parameters=count_parameters(loaded_model),
         top=min(top, number_of_proposals(loaded_model)),
         top_requested=top,
         certificates=[
@@ -85,7 +90,7 @@ def rectangles(
         control=None
         if control is None
         else _control(
-            control, loaded_model, texts, length, min(count, CONTROL_COUNT), top, seed, where
+            control, loaded_model, texts, length, min(count, control_count), top, seed, where
         ),
         rectangles=measured,
     )
@@ -159,6 +164,8 @@ class Control:
     """Rectangles of a model with a joint distribution: they close if the arithmetic is right."""
 
     model: str
+    kind: str
+    parameters: int | None
     count: int
     mean: float
     largest: float
@@ -172,6 +179,8 @@ class RectangleTest(Result):
     """Random rectangles of one model, and those that rule out a joint distribution."""
 
     model: str
+    kind: str  # masked, causal, diffusion or custom
+    parameters: int | None  # number of weights
     top: int  # most probable tokens that replacements came from
     top_requested: int  # larger where the vocabulary has fewer
     certificates: list[Certificate]
@@ -501,8 +510,11 @@ def _control(
                 f"name, or {LEFT_TO_RIGHT}."
             )
     measured = measure(model, texts, length=length, count=count, top=top, seed=seed)
+    base = loaded_model if control == LEFT_TO_RIGHT else model
     return Control(
         model=model.name,
+        kind=kind_of_model(model),
+        parameters=count_parameters(base),
         count=count,
         mean=float(measured.delta.mean()),
         largest=float(measured.delta.max()),

@@ -8,6 +8,9 @@ Here all sites of a text but a few are frozen, and a free site may take a few to
 is small enough to be enumerated, so that the chain's stationary ratios are exact, and chains that
 are run as well show the same ratios as frequencies. It is the distribution of that small chain: the
 full chain, whose other sites move too, may weigh the same fillings otherwise.
+
+The same enumeration says how far the stationary distribution is from exp(pseudo-log-likelihood) and
+from exp(best potential), in size and in order, next to how incompatible the conditionals are.
 """
 
 from collections.abc import Iterable, Sequence
@@ -34,16 +37,18 @@ from glauber.foundation.parameters import (
     Where,
 )
 from glauber.foundation.progress import say, track
-from glauber.foundation.statistics import Estimate, clustered_mean, jackknife
+from glauber.foundation.statistics import Estimate, clustered_mean, jackknife, rank_correlation
 from glauber.foundation.study import Result, counted, reported, study
 from glauber.models.base import Conditionals, Model
 from glauber.models.load import load
 from glauber.models.table import choose
+from glauber.studies.compatibility.potential import SizeMatch, decompose, size_match
 from glauber.studies.compatibility.rectangles import number_of_proposals
 from glauber.texts.starts import read_sites, spell_sites, starts
 
 Floats = NDArray[np.float64]
 ROUNDING = 1e-9  # nats: what float64 adds to a log-ratio, with room to spare
+SCORES = {"pll": "pseudo-log-likelihood", "potential": "best potential"}
 LARGEST = 2**14  # fillings whose stationary distribution takes seconds
 
 
@@ -139,6 +144,9 @@ class SingleMaskComparison:
     total_variation: float  # mean over contexts, as the chain meets them
     reversed: float  # share of the chain's time in contexts whose most probable token differs
     ratio: Ratio  # of the context and the pair that the chain is at most often
+    unexplained: float  # nats by which the edges differ from the best potential (root mean square)
+    pll: SizeMatch  # exp(pseudo-log-likelihood) against the stationary distribution
+    potential: SizeMatch  # exp(best potential) against it
 
 
 @dataclass(frozen=True, eq=False)
@@ -184,6 +192,38 @@ class SingleMask(Result):
         return self._mean("reversed", 1.0)
 
     @reported
+    def sizes(self) -> dict[str, dict[str, Estimate]]:
+        """Means over texts of how the two scores match the stationary distribution."""
+        numbers = [text.text for text in self.texts]
+        bounds = {
+            "total_variation": (0.0, 1.0),
+            "divergence": (0.0, np.inf),
+            "slope": (-np.inf, np.inf),
+            "rank": (-1.0, 1.0),
+        }
+
+        def mean(score: str, measure: str) -> Estimate:
+            values = [getattr(getattr(text, score), measure) for text in self.texts]
+            known = [np.nan if value is None else value for value in values]
+            return clustered_mean(known, numbers, bounds=bounds[measure], student=True)
+
+        return {name: {m: mean(name, m) for m in SizeMatch._fields} for name in SCORES}
+
+    @reported
+    def by_incompatibility(self) -> dict[str, Estimate]:
+        """Rank correlation over texts of the total variation with the unexplained part."""
+        unexplained = [text.unexplained for text in self.texts]
+        numbers = np.array([text.text for text in self.texts])
+        return {
+            name: rank_correlation(
+                np.array(unexplained),
+                np.array([getattr(text, name).total_variation for text in self.texts]),
+                chain=numbers,
+            )
+            for name in SCORES
+        }
+
+    @reported
     def largest(self) -> float:
         """The largest difference of a log-ratio, in nats."""
         return max(text.largest for text in self.texts)
@@ -223,6 +263,15 @@ class SingleMask(Result):
             "share of the chain's time where the single mask has another most probable token "
             + _text(self.reversed)
         )
+        for name, match in self.sizes.items():
+            parts = (
+                f"{measure.replace('_', ' ')} {_text(each)}" for measure, each in match.items()
+            )
+            yield f"exp({SCORES[name]}) against the stationary distribution: {', '.join(parts)}"
+            yield (
+                "  rank correlation over texts of its total variation with the incompatibility "
+                + self.by_incompatibility[name].text()
+            )
         n_covered, n_known = self.covered
         if n_known:
             yield (
@@ -249,6 +298,9 @@ class SingleMask(Result):
                 "largest": text.largest,
                 "total_variation": text.total_variation,
                 "reversed": text.reversed,
+                "unexplained": text.unexplained,
+                "pll": text.pll._asdict(),
+                "potential": text.potential._asdict(),
                 "token": ratio.tokens[0],
                 "other": ratio.tokens[1],
                 "single_mask": ratio.single,
@@ -316,6 +368,10 @@ def compare(
     apart = np.abs((d := single - chain)[:, :, None] - d[:, None, :])  # (contexts, m, m)
     met = weight[:, None, None] * np.exp(chain[:, :, None] + chain[:, None, :])
     met[:, np.arange(few.vocab_size), np.arange(few.vocab_size)] = 0.0
+    states = exact.space.states()
+    rows = np.arange(exact.space.size)
+    log_probs = [np.log(exact.single[i, rows, states[:, i]]) for i in range(len(sites))]
+    split = decompose(Enumerated(exact), states)
     return SingleMaskComparison(
         text=text,
         sites=tuple(sites),
@@ -324,6 +380,9 @@ def compare(
         total_variation=float(weight @ np.abs(np.exp(single) - np.exp(chain)).sum(axis=1) / 2),
         reversed=float(weight @ (single.argmax(axis=1) != chain.argmax(axis=1))),
         ratio=_ratio(model, sites, few, contexts, met, shares),
+        unexplained=split.unexplained,
+        pll=size_match(np.sum(log_probs, axis=0), exact.mu),
+        potential=size_match(split.values, exact.mu),
     )
 
 
@@ -421,6 +480,23 @@ class ExactChain:
             single=np.log(self.single[site, fillings[:, 0]]),
             chain=np.log(conditionals_of_site[fillings]),
         )
+
+
+@dataclass(frozen=True, eq=False)
+class Enumerated:
+    """The tempered conditionals of an enumerated chain, by the numbers of its tokens."""
+
+    exact: ExactChain
+
+    @property
+    def vocab_size(self) -> int:
+        return self.exact.space.vocab_size
+
+    def scores(self, tokens: Tensor, sites: Tensor, candidates: Tensor | None = None) -> Tensor:
+        """Log-probabilities (rows, k, m), each site hidden alone."""
+        state = self.exact.space.index(tokens)[:, None]
+        scores = torch.as_tensor(self.exact.single).log()[sites, state]
+        return choose(scores, candidates)
 
 
 class SiteContexts(NamedTuple):

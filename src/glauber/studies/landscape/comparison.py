@@ -32,17 +32,19 @@ from glauber.sampling.sample import sample
 from glauber.studies.compatibility.entropy_production import EntropyProduction, entropy_production
 from glauber.studies.compatibility.rectangles import TOP
 from glauber.studies.compatibility.rectangles import rectangles as rectangle_study
+from glauber.studies.landscape.kinds import KINDS, text_kinds
 from glauber.studies.landscape.scorers import (
     NO_TOPICS,
     SIMILARITY,
     Scorer,
     TopicScores,
+    check_hypothesis,
     check_scorer,
     read_labels,
     scorer_for,
     topic_scores,
 )
-from glauber.studies.landscape.topics import Embeds, Labels
+from glauber.studies.landscape.topics import Embeds, Hypothesis, Labels, NamedScorer
 from glauber.studies.metastability.traps import TrapSearch
 from glauber.texts.read import Corpus
 from glauber.texts.starts import bundled_texts, legible, read_texts, skip
@@ -67,7 +69,8 @@ def compare(
     rectangles: Annotated[int, "Random rectangles of each model.", Whole(1, 10**7)] = 100,
     top: Annotated[int, "Replacements are among this many most probable tokens.", Whole(2)] = TOP,
     labels: Labels = "topics",
-    scorer: Annotated[str | Scorer, "similarity, or an entailment model by name."] = SIMILARITY,
+    scorer: NamedScorer = SIMILARITY,
+    hypothesis: Hypothesis = None,
     embedder: Embeds = None,
     every: Annotated[int, "Steps between snapshots.", Whole()] = 20,
     shortest: Annotated[int, "Steps within one token of a text that make a trap.", Whole()] = 50,
@@ -86,6 +89,7 @@ def compare(
     Whole(1, steps)("every", every)
     topic_labels = read_labels(labels)
     check_scorer(scorer, embedder, otherwise=NO_TOPICS)
+    check_hypothesis(hypothesis, [scorer])
     for name in names:  # one that cannot be found is refused before any other model is read
         if not name.startswith("bundled:") and not reachable(name):
             load(name)
@@ -98,6 +102,7 @@ def compare(
         rectangles=rectangles,
         top=top,
         scorer=scorer,
+        hypothesis=hypothesis,
         labels=topic_labels,
         embedder=embedder,
         every=every,
@@ -133,6 +138,7 @@ class ComparisonSettings(NamedTuple):
     rectangles: int
     top: int
     scorer: str | Scorer
+    hypothesis: str | None
     labels: tuple[str, ...]
     embedder: Embeds
     every: int
@@ -154,6 +160,7 @@ class ModelRow:
     topics_start: dict[str, Estimate] | None = None  # mean score of each label, over chains
     topics_end: dict[str, Estimate] | None = None
     traps: dict[str, object] | None = None
+    kinds: dict[str, Estimate] | None = None  # of the texts where the chains ended
     texts: tuple[str, ...] = ()  # where a few chains ended
     notes: tuple[str, ...] = ()  # what is left out, and why
     less_first: dict[str, Estimate] | None = None  # paired differences from the first model
@@ -182,6 +189,9 @@ class ModelRow:
             ends = sorted(self.topics_end.items(), key=lambda pair: -pair[1].value)[:3]
             highest = ", ".join(f"{label} {mean.value:.2f}" for label, mean in ends)
             cells[f"topics {AT_THE_END}"] = highest
+        if self.kinds is not None:
+            shares = (f"{name} {share.value:.1%}" for name, share in self.kinds.items())
+            cells[f"texts {AT_THE_END}"] = ", ".join(shares)
         if self.traps is not None:
             cells["traps"] = ", ".join(f"{name} {value}" for name, value in self.traps.items())
         return cells
@@ -243,6 +253,7 @@ class Comparison(Result):
                 "entropy_production": row.production or MISSING,
                 "changed": row.changed or MISSING,
                 "traps": np.nan if row.traps is None else row.traps["found"],
+                **{name: (row.kinds or {}).get(name, MISSING) for name in KINDS},
                 "delta_less_first": less_first.get(DELTA, MISSING),
                 "entropy_production_less_first": less_first.get(PRODUCTION, MISSING),
                 "changed_less_first": less_first.get(CHANGED, MISSING),
@@ -288,13 +299,15 @@ def _row(name: str, model: Model, settings: ComparisonSettings) -> ModelRow:
 def _with_run(row: ModelRow, model: Model, run: Run, settings: ComparisonSettings) -> ModelRow:
     """The row with the estimates of the model's chains."""
     changed = run.read("changed").any(axis=2).mean(axis=1)
+    ends = [run.text(chain) for chain in range(run.n_chains)]
     row = replace(
         row,
         entropy_production=entropy_production(run),
         changed=mean_over_chains(changed, bounds=(0, 1)),
         changed_by_chain=changed,
         traps=_traps(model, run, settings.shortest),
-        texts=tuple(run.text(chain) for chain in range(min(EXAMPLES, run.n_chains))),
+        kinds=None if model.vocabulary.text.letters else text_kinds(ends),
+        texts=tuple(ends[:EXAMPLES]),
         signature=run.signature,
         notes=(),
     )
@@ -305,6 +318,7 @@ def _with_run(row: ModelRow, model: Model, run: Run, settings: ComparisonSetting
             settings.scorer,
             settings.labels,
             embedder=settings.embedder,
+            hypothesis=settings.hypothesis,
             device=settings.device,
         )
     except GlauberError as error:

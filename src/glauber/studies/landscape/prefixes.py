@@ -3,6 +3,10 @@
 The chains of all prefixes have the same starts and the same noise: chain by chain, a pair of
 prefixes differs in nothing else. Only what the chain may redraw is read, since the name in a prefix
 is a topic by itself. The later half of each run is counted.
+
+How a prefix moves the chain is compared too: the distance from the start over the earlier half, the
+entropy of the redraws and the share of different texts over the later half. With a label to track,
+the first step at which the text is about it.
 """
 
 from collections.abc import Iterable, Sequence
@@ -13,18 +17,26 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, Unpack
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
+from glauber.foundation import progress
 from glauber.foundation.checks import OneOf, Whole
 from glauber.foundation.errors import GlauberError
 from glauber.foundation.parameters import Length, ModelOrName, Seed, Temperature, Texts, Where
-from glauber.foundation.progress import say, track
-from glauber.foundation.statistics import CONFIDENCE, Estimate, mean_over_chains
-from glauber.foundation.study import Result, counted, reported, study
+from glauber.foundation.progress import say
+from glauber.foundation.statistics import (
+    CONFIDENCE,
+    Estimate,
+    MedianTime,
+    mean_over_chains,
+    median_time,
+)
+from glauber.foundation.study import Result, counted, internal, reported, study
 from glauber.models.base import Model, log_probs
 from glauber.models.batching import rows_at_once
 from glauber.models.load import load
 from glauber.runs.distinctive_words import WordContrast, distinctive_words, tokens_of, words_of
-from glauber.runs.embedding import TOKENS
+from glauber.runs.embedding import TOKENS, Embedder, by_tokens, choose_embedder
 from glauber.runs.run import Run
 from glauber.runs.snapshots import Snapshots, snapshots
 from glauber.sampling.sample import resume, sample
@@ -33,12 +45,16 @@ from glauber.studies.landscape.scorers import (
     SIMILARITY,
     Floats,
     Scorer,
+    TopicScores,
+    check_hypothesis,
     check_scorer,
+    labels_of,
+    place_of,
     read_labels,
     scorer_for,
     topic_scores,
 )
-from glauber.studies.landscape.topics import Embeds, Labels
+from glauber.studies.landscape.topics import Embeds, Hypothesis, Labels, NamedScorer
 from glauber.texts.starts import starts
 
 if TYPE_CHECKING:
@@ -54,6 +70,11 @@ PREFIXES = (
 NONE = ""  # the chains without a prefix
 AGAINST = ("none", "each-other")
 EXAMPLES = 3  # texts shown of each prefix
+MOTION = {
+    "distance": "distance from the start, earlier half",
+    "entropy": "entropy of a redraw in nats, later half",
+    "distinct": "share of different texts, later half",
+}
 
 
 @study
@@ -76,8 +97,12 @@ def prefixes(
     seed: Seed = 0,
     every: Annotated[int, "Steps between snapshots.", Whole()] = 16,
     labels: Labels = "topics",
-    scorer: Annotated[str | Scorer, "similarity, or an entailment model by name."] = SIMILARITY,
+    scorer: NamedScorer = SIMILARITY,
+    hypothesis: Hypothesis = None,
     embedder: Embeds = None,
+    track: Annotated[
+        str | None, "Label whose first step above its baseline is reported (default: none)."
+    ] = None,
     words: Annotated[
         str | Sequence[str], "Words, with commas, whose probability at a site is measured."
     ] = (),
@@ -94,7 +119,8 @@ def prefixes(
     their scores has a t interval over chains, Bonferroni-corrected for the number of labels and
     contrasts, cut at -1 and 1. Words are listed in both directions by log-odds with a prior. The
     probability of `words` at `site` is the model's own, at the chain's temperature, given the rest
-    of each visited text. Where no embedding reads the texts, topics are left out.
+    of each visited text. Where no embedding reads the texts, topics are left out. Distances from
+    the start are those of the embedding that reads the topics, else of the tokens.
     """
     names = _names(prefixes, against)
     Whole(1, max(1, steps - steps // 2))("every", every)
@@ -102,6 +128,9 @@ def prefixes(
     words = tuple(word.strip() for word in listed_words if word.strip())
     topic_labels = read_labels(labels)
     check_scorer(scorer, embedder, otherwise=NO_TOPICS)
+    check_hypothesis(hypothesis, [scorer])
+    if track is not None:
+        place_of(track, labels_of(scorer, topic_labels))
     loaded_model = load(model, **where)
     tokens = [single_token(loaded_model, word) for word in words]
     pairs = _pairs(names, against)
@@ -111,14 +140,28 @@ def prefixes(
         Whole(0, int(free.sum(dim=1).min()) - 1)("site", site)
     sampling = dict(steps=steps, temperature=temperature, seed=seed, chains=chains, length=length)
     say(f"{len(groups)} runs of {counted(chains, 'chain')} and {steps:,} steps")
-    samples: dict[str, Snapshots] = {}
-    with track("prefixes", len(groups)) as advance:
+    whole: dict[str, Snapshots] = {}
+    with progress.track("prefixes", len(groups)) as advance:
         for number, prefix in enumerate(groups):
             run_folder = None if folder is None else Path(folder) / _folder(number, prefix)
             run = _run(loaded_model, texts, prefix, run_folder, sampling)
-            samples[prefix] = snapshots(run, every=every, free_only=True).after(steps // 2)
+            whole[prefix] = snapshots(run, every=every, free_only=True)
             advance(note=prefix)
-    scores, by, note = mean_scores(samples, scorer, topic_labels, embedder, where)
+    samples = {prefix: sample.after(steps // 2) for prefix, sample in whole.items()}
+    by, note = _scorer(samples[groups[0]], scorer, topic_labels, embedder, hypothesis, where)
+    scores, first_steps = {}, {}
+    for prefix in groups:
+        if by is None:
+            break
+        if track is None:
+            scores[prefix] = np.asarray(topic_scores(samples[prefix], by).values.mean(axis=1))
+            continue
+        scored = topic_scores(whole[prefix], by)
+        scores[prefix] = np.asarray(scored.values[:, scored.steps > steps // 2].mean(axis=1))
+        first_steps[prefix] = _first_steps(scored, track)
+    by_meaning = by is not None and (scorer == SIMILARITY or embedder is not None)
+    distance = choose_embedder(whole[groups[0]], embedder) if by_meaning else by_tokens()
+    motion = {prefix: _motion(sample, distance) for prefix, sample in whole.items()}
     probabilities = {
         prefix: mean_probabilities(loaded_model, sample, site, tokens, temperature)
         for prefix, sample in samples.items()
@@ -133,6 +176,7 @@ def prefixes(
                 second,
                 topics=_paired_means(scores, (first, second), by.labels, n_intervals) if by else {},
                 probabilities=_paired_means(probabilities, (first, second), words, n_intervals),
+                motion=_motion_means(motion[first], motion[second], len(pairs) * len(MOTION)),
                 more=more,
                 less=less,
                 texts=(_last_texts(samples[first]), _last_texts(samples[second])),
@@ -149,7 +193,22 @@ def prefixes(
         n_chains=chains,
         n_snapshots=len(samples[groups[0]]),
         n_intervals=n_intervals,
+        distance=distance.description,
+        track=track if by else None,
+        first_visits=[
+            FirstVisit(prefix or "no prefix", median_time(*_censored(times, steps)))
+            for prefix, times in first_steps.items()
+        ],
+        motion_by_chain=motion,
+        first_steps=first_steps,
     )
+
+
+class FirstVisit(NamedTuple):
+    """When chains after a prefix first had a text about the tracked label."""
+
+    prefix: str
+    median: MedianTime  # in steps, to within a gap between snapshots
 
 
 class PairedMeans(NamedTuple):
@@ -168,6 +227,7 @@ class Contrast:
     second: str  # empty: no prefix
     topics: dict[str, PairedMeans]  # mean score of each label
     probabilities: dict[str, PairedMeans]  # of each word at the site
+    motion: dict[str, PairedMeans]  # how far, how freely and how variously the chain moves
     more: list[WordContrast]  # words of the first, by significance
     less: list[WordContrast]  # words of the second
     texts: tuple[list[str], list[str]]  # last texts of a few chains, pair by pair
@@ -196,6 +256,9 @@ class Contrast:
             yield "  topics  " + ("; ".join(differences) or self._no_topic())
         yield f"  {self.called} of {first}: {_words(self.more)}"
         yield f"  {self.called} of {second}: {_words(self.less)}"
+        for name, (own, other, difference) in self.motion.items():
+            less = _difference_text("", difference)
+            yield f"  {MOTION[name]}: {own.value:.3f} and {other.value:.3f}, {less}"
         for word, (own, other, difference) in self.probabilities.items():
             less = _difference_text("", difference, 4)
             yield f"  P({word})  {own.value:.4f} and {other.value:.4f}, {less}"
@@ -244,7 +307,12 @@ class PrefixStudy(Result):
     site: int
     n_chains: int  # of each prefix
     n_snapshots: int  # of each chain, after the burn-in
-    n_intervals: int  # that hold together
+    n_intervals: int  # that hold together; the intervals of motion hold together by themselves
+    distance: str  # what the distance from the start is
+    track: str | None  # the label of `first_visits`
+    first_visits: list[FirstVisit]
+    motion_by_chain: dict[str, Floats] = internal(default=None)  # by prefix (chains, 3)
+    first_steps: dict[str, Floats] = internal(default=None)  # (chains,), inf where never
 
     @reported
     def correction(self) -> str:
@@ -258,6 +326,10 @@ class PrefixStudy(Result):
         yield f"differences are estimates with {self.correction}; the prefix itself is not read"
         if self.note:
             yield self.note
+        yield self.distance
+        for prefix, median in self.first_visits:
+            first = "not in half of the chains" if median.value is None else f"{median.value:,.0f}"
+            yield f"first snapshot about {self.track} after {prefix}: {first} (median step)"
         for contrast in self.contrasts:
             yield from contrast.lines()
 
@@ -267,6 +339,7 @@ class PrefixStudy(Result):
             for figure, means in (
                 ("topic", contrast.topics),
                 ("probability", contrast.probabilities),
+                ("motion", contrast.motion),
             ):
                 for name, (own, other, difference) in means.items():
                     numbers = own.value, other.value, difference.value
@@ -346,26 +419,63 @@ def _run(
     return resume(run_folder)
 
 
-def mean_scores(
-    samples: dict[str, Snapshots],
+def _scorer(
+    sample: Snapshots,
     scorer: str | Scorer,
     labels: Sequence[str],
     embedder: Embeds,
+    hypothesis: str | None,
     where: Where,
-) -> tuple[dict[str, Floats], Scorer | None, str]:
-    """Each chain's mean scores (chains, labels) by prefix, the scorer, or why there are none."""
-    first, device = next(iter(samples.values())), where.get("device", "auto")
+) -> tuple[Scorer | None, str]:
+    """The scorer for these texts, or why there is none."""
+    device = where.get("device", "auto")
     try:
-        by = scorer_for(first, scorer, labels, embedder=embedder, device=device)
+        by = scorer_for(
+            sample, scorer, labels, embedder=embedder, hypothesis=hypothesis, device=device
+        )
     except GlauberError as error:
         if scorer != SIMILARITY or embedder not in (None, TOKENS):
             raise
-        return {}, None, f"Topics are left out: {error}"
-    scores = {
-        prefix: np.asarray(topic_scores(sample, by).values.mean(axis=1))
-        for prefix, sample in samples.items()
+        return None, f"Topics are left out: {error}"
+    return by, ""
+
+
+def _first_steps(scores: TopicScores, track: str) -> Floats:
+    """The first snapshot after the start at which each chain (chains,) is above the baseline."""
+    above = scores.of(track)[:, 1:] > scores.baseline
+    first = scores.steps[1:][above.argmax(axis=1)].astype(np.float64)
+    return np.where(above.any(axis=1), first, np.inf)
+
+
+def _censored(times: Floats, steps: int) -> tuple[Floats, NDArray[np.bool_]]:
+    """Times (chains,) and which of them were observed; the others are later than the last step."""
+    return np.minimum(times, steps), np.isfinite(times)
+
+
+def _motion(sample: Snapshots, distance: Embedder) -> Floats:
+    """The figures of MOTION for each chain, (chains, 3)."""
+    half, vectors = sample.run.steps // 2, distance.vectors(sample)
+    early = (sample.steps > 0) & (sample.steps <= max(half, sample.every))
+    cosines = (vectors[:, :1] * vectors[:, early]).sum(axis=2, dtype=np.float64)
+    entropy, site = (sample.run.read(name, half) for name in ("entropy", "site"))
+    late = sample.after(half).texts
+    return np.stack(
+        [
+            1 - cosines.mean(axis=1),
+            np.nanmean(np.where(site >= 0, entropy, np.nan), axis=(1, 2)),
+            [len(set(texts)) / len(texts) for texts in late],
+        ],
+        axis=1,
+    )
+
+
+def _motion_means(first: Floats, second: Floats, comparisons: int) -> dict[str, PairedMeans]:
+    """Means over chains of both (chains, 3) and of their difference, by the names of MOTION."""
+    columns = (first, second, first - second)
+    return {
+        name: PairedMeans(*(mean_over_chains(c[:, k], comparisons=comparisons) for c in columns))
+        for k, name in enumerate(MOTION)
     }
-    return scores, by, ""
 
 
 def single_token(model: Model, word: str) -> int:

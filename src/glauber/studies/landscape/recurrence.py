@@ -53,6 +53,7 @@ class SeedRow:
     n_chains: int
     tracked_start: Estimate
     tracked_end: Estimate
+    ends: list[float]  # the tracked score of each chain at the end, in the order of the chains
     rise: Estimate
     seed_start: Estimate | None  # none where the seed is not one of the labels
     seed_end: Estimate | None
@@ -326,6 +327,7 @@ def _row(scores: TopicScores, track: str, *, seed: str, chains: NDArray[np.int64
         n_chains=len(chains),
         tracked_start=_share(tracked[:, 0]),
         tracked_end=_share(tracked[:, -1]),
+        ends=tracked[:, -1].tolist(),
         rise=mean_over_chains(tracked[:, -1] - tracked[:, 0], bounds=(-1, 1)),
         seed_start=None if own is None else _share(own[:, 0]),
         seed_end=None if own is None else _share(own[:, -1]),

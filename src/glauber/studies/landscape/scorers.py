@@ -1,4 +1,4 @@
-"""Scores of labels for texts, by similarity to descriptions or by an entailment model.
+"""Scores of labels for texts, by similarity to descriptions, by entailment or by a classifier.
 
 A scorer spreads one unit of belief over a list of labels: its scores say which of them a text is
 about, supposing that it is about one of them. They do not say whether it is about any.
@@ -29,7 +29,13 @@ from glauber.runs.embedding import (
     not_english,
 )
 from glauber.runs.snapshots import Snapshots
-from glauber.studies.landscape.entailment import ABOUT, FEELING, entailment_scores
+from glauber.studies.landscape.entailment import (
+    ABOUT,
+    FEELING,
+    class_names,
+    class_scores,
+    entailment_scores,
+)
 from glauber.studies.landscape.labels import (
     DESCRIPTIONS,
     SENTIMENTS,
@@ -118,24 +124,54 @@ def place_of(label: str, labels: Sequence[str]) -> int:
     return list(labels).index(label)
 
 
+def labels_of(scorer: str | Scorer, labels: Sequence[str]) -> tuple[str, ...]:
+    """The labels that a scorer has scores of: of an object and of a classifier they are its own.
+
+    A classifier has its classes, or those of them that are listed.
+    """
+    if isinstance(scorer, Scorer):
+        return scorer.labels
+    classes = None if scorer == SIMILARITY else class_names(scorer)
+    if classes is None:
+        return check_labels(labels)
+    if tuple(labels) == tuple(TOPICS):
+        return check_labels(classes)
+    for label in labels:
+        if label not in classes:
+            raise GlauberError(
+                f"{scorer} is not an entailment model: its classes are {', '.join(classes)}, and "
+                f"{label} is none of them."
+            )
+    return check_labels(labels)
+
+
 def scorer_for(
     sample: Snapshots,
     scorer: str | Scorer = SIMILARITY,
     labels: Sequence[str] = tuple(TOPICS),
     *,
     embedder: Choice = None,
+    hypothesis: str | None = None,
     device: str = "auto",
 ) -> Scorer:
     """The scorer of that name for these texts; refused where its embedding cannot read them.
 
-    A scorer that is given as an object, or an entailment model by name, is taken as it is.
+    A scorer that is given as an object, or a classifier by name, is taken as it is.
     """
     if scorer != SIMILARITY:
-        return load_scorer(scorer, labels, device=device)
+        return load_scorer(scorer, labels, hypothesis=hypothesis, device=device)
     chosen = choose_embedder(sample, embedder, device=device)
     if not chosen.reads_meaning:
         raise GlauberError(_unread(chosen.why))
     return similarity_scorer(chosen, labels)
+
+
+def check_hypothesis(hypothesis: str | None, scorers: Sequence[str | Scorer]) -> None:
+    """Refuses a hypothesis that no scorer reads."""
+    if hypothesis is not None and all(
+        isinstance(scorer, Scorer) or scorer == SIMILARITY for scorer in scorers
+    ):
+        raise GlauberError("a hypothesis is for an entailment model: give its name as the scorer.")
 
 
 def check_scorer(scorer: str | Scorer, embedder: Choice, *, otherwise: str) -> None:
@@ -163,20 +199,28 @@ def load_scorer(
     labels: Sequence[str] = tuple(TOPICS),
     *,
     embedder: Choice = None,
+    hypothesis: str | None = None,
     device: str = "auto",
 ) -> Scorer:
-    """`similarity` (with an embedding model of choice), or an entailment model by name or folder.
+    """`similarity` (with an embedding model of choice), or a classifier by name or folder.
 
-    Labels that are all sentiments are asked for as sentiments.
+    An entailment model is asked for labels by its hypothesis; labels that are all sentiments are by
+    default asked for as sentiments. Any other classifier scores its own classes.
     """
     if isinstance(scorer, Scorer):
         return scorer
     labels = check_labels(labels)
     if scorer == SIMILARITY:
         return similarity_scorer(as_embedder(embedder, device), labels)
-    hypothesis = FEELING if set(labels) <= set(SENTIMENTS) else ABOUT
+    if class_names(scorer) is not None:
+        if hypothesis is not None:
+            raise GlauberError(f"{scorer} is not an entailment model: it takes no hypothesis.")
+        labels = labels_of(scorer, labels)
+        return Scorer(f"classes, {scorer}", labels, class_scores(scorer, labels, device=device))
+    hypothesis = hypothesis or (FEELING if set(labels) <= set(SENTIMENTS) else ABOUT)
     score = entailment_scores(scorer, labels, device=device, hypothesis=hypothesis)
-    return Scorer(f"entailment, {scorer}", labels, score)
+    asked = hypothesis.replace("{}", "LABEL")
+    return Scorer(f'entailment, {scorer}, "{asked}"', labels, score)
 
 
 def similarity_scorer(embedder: Embedder, labels: Sequence[str] = tuple(TOPICS)) -> Scorer:

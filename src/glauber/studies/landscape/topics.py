@@ -27,8 +27,10 @@ from glauber.studies.landscape.scorers import (
     ScorerAccuracy,
     TopicScores,
     agreement,
+    check_hypothesis,
     check_scorer,
     evaluate_scorer,
+    labels_of,
     place_of,
     read_labels,
     refuse_other_languages,
@@ -42,6 +44,15 @@ if TYPE_CHECKING:
 
 Labels = Annotated[
     str | Sequence[str], "Labels with commas, topics or sentiments (the bundled lists)."
+]
+NamedScorer = Annotated[
+    str | Scorer,
+    "similarity, or a classifier by name or folder: an entailment model, or any other, whose "
+    "classes are then the labels.",
+]
+Hypothesis = Annotated[
+    str | None,
+    "Sentence with {} for the label, for an entailment model (default: This text is about {}.).",
 ]
 Embeds = Annotated[
     str | Embedder | Embed | None,
@@ -57,8 +68,10 @@ def topics(
     labels: Labels = "topics",
     scorer: Annotated[
         str | Scorer | tuple[str | Scorer, ...],
-        "similarity, or an entailment model by name; several with commas.",
+        "similarity, or a classifier by name or folder: an entailment model, or any other, whose "
+        "classes are then the labels; several with commas.",
     ] = SIMILARITY,
+    hypothesis: Hypothesis = None,
     embedder: Embeds = None,
     seeds: Annotated[
         str | Sequence[str] | None,
@@ -78,9 +91,9 @@ def topics(
     """
     topic_labels = read_labels(labels)
     scorers = _scorers(scorer)
-    topic_labels = next(
-        (choice.labels for choice in scorers if isinstance(choice, Scorer)), topic_labels
-    )
+    check_hypothesis(hypothesis, scorers)
+    for choice in scorers:
+        topic_labels = labels_of(choice, topic_labels)
     track = topic_labels[0] if track is None else track
     place_of(track, topic_labels)
     start_topics = None if seeds is None else _start_topics(seeds, topic_labels)
@@ -97,7 +110,9 @@ def topics(
         topics_by_chain = list(islice(cycle(start_topics), stored_run.n_chains))
     texts = snapshots(stored_run, every=every)
     loaded = [
-        scorer_for(texts, choice, topic_labels, embedder=embedder, device=device)
+        scorer_for(
+            texts, choice, topic_labels, embedder=embedder, hypothesis=hypothesis, device=device
+        )
         for choice in scorers
     ]
     scores = [topic_scores(texts, loaded_scorer) for loaded_scorer in loaded]
