@@ -75,6 +75,7 @@ STUDIES = {
         "translate": "translation.translate",
         "train_translator": "translation.training",
         "evaluate_translator": "translation.evaluation",
+        "time_translator": "translation.timing",
     },
     "Papers": {
         "paper": "papers.paper",
