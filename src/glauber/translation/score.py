@@ -21,6 +21,7 @@ CHINESE = "[\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U000323af]"  # on
 REPEATED_CHINESE = re.compile(f"({CHINESE}{{1,4}}?)(?=\\1)")  # up to 4 characters, twice
 TOKENIZERS = ("13a", "intl", "zh", "char", "none", "ja-mecab", "ko-mecab", "flores200")  # of BLEU
 TOKENIZER = "13a"
+NEAR = 10.0  # chrF below another translation of a sentence, at most, to be as reasonable
 COMET = "Unbabel/wmt22-comet-da"  # default checkpoint of COMET
 # Learned metrics need gigabytes of weights of their own, which this package does not contain.
 MISSING = {
@@ -308,7 +309,10 @@ def preprocessing_difference(
 
 
 def share_near(
-    outputs: Sequence[str], others: Sequence[str], examples: Sequence[Example], margin: float
+    outputs: Sequence[str],
+    others: Sequence[str],
+    examples: Sequence[Example],
+    margin: float = NEAR,
 ) -> Estimate:
     """Share of sentences whose chrF is at most `margin` below that of the others' translation."""
     _check_pairs(outputs, others, examples)
