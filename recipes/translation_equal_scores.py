@@ -40,6 +40,7 @@ ALSO = [
     ("student: refine, 10 steps", "student: refine, 4 steps"),
     ("student: refine-remask, 10 steps", "student: refine-remask, 4 steps"),
     ("cmlm: mask-predict, 10 steps", "cmlm: mask-predict, 4 steps"),
+    ("paper: sundae, 10 steps", "paper: sundae, 4 steps"),
     ("control: beam 5", "control: greedy"),
     ("control: greedy", "teacher: greedy"),
     *(

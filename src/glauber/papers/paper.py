@@ -1,6 +1,6 @@
 """The study `paper`: tables, figures and theorems of the two papers, with verdicts on their claims.
 
-The pieces are declared in `paper_a`, `paper_b` and `translation`, in the order of the papers. Each
+The pieces are declared in the modules below, in the order of the papers. Each
 pair of a piece and a seed is a cell; finished cells are stored and not made again. Cells run here
 one after the other, or are distributed like the cells of any sweep; a cell depends on its settings
 and on the code alone.
@@ -40,7 +40,7 @@ from glauber.sampling.sweeps.executors import Executor, Work, choose_executor, r
 from glauber.sampling.sweeps.folder import Cell, Sweep
 from glauber.texts.starts import read_texts
 
-MODULES = ("paper_a", "paper_b", "translation")
+MODULES = ("paper_a", "paper_b", "translation", "translation_measures")
 STAGES = ("answers", "chains", "plan")
 MAX_SEEDS = 10_000
 
