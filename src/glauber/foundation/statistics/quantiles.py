@@ -2,7 +2,7 @@
 
 The number of values up to the quantile is binomial, so two of the sorted values hold it between
 them with at least the level, for any distribution. The 99th percentile needs 368 values for both
-ends (a ratio of two 436, by Bonferroni); of fewer the upper end is open.
+ends (a ratio of two 437, by Bonferroni); of fewer the upper end is open.
 """
 
 from dataclasses import dataclass
