@@ -61,7 +61,10 @@ def paper(
     ] = None,
     steps: Annotated[int | None, "Number of steps (default: that of the scale)."] = None,
     embedder: Annotated[str | None, "Sentence embedder; bundled is the package's."] = None,
-    scorer: Annotated[str | None, "Topic scorer: similarity, or an entailment model."] = None,
+    scorer: Annotated[
+        str | None,
+        "Topic scorer: similarity, or an entailment model; of B-table3 comet or bleurt:FOLDER.",
+    ] = None,
     device: Device = "auto",
     on: Annotated[str, "Where pieces and seeds run: local, processes or ray."] = "local",
     workers: Annotated[int | None, "Processes or Ray workers (default: one per core)."] = None,

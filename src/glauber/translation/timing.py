@@ -147,11 +147,11 @@ class TranslatorTimes(Result):
     """Times of each sentence by system and part, one sentence at a time; all are estimates."""
 
     file: str  # of the pairs
-    machine: str
+    machine: str  # on which the times were measured
     target_tokens: list[int]  # of each first reference, with the end
-    passes: dict[str, list[int]]
-    seconds: dict[str, dict[str, list[float]]]
-    kind: str = "estimate"
+    passes: dict[str, list[int]]  # of each sentence, by system
+    seconds: dict[str, dict[str, list[float]]]  # of each sentence, by system and part
+    kind: str = "estimate"  # what every number is
 
     FIGURES = {
         "lengths": "glauber.interfaces.plots.translation:plot_times",
@@ -169,6 +169,7 @@ class TranslatorTimes(Result):
         return np.sum([self.part(system, part) for part in PARTS], axis=0)
 
     def part(self, system: str, part: str) -> Floats:
+        """Seconds of one part of each sentence (sentences,)."""
         return np.asarray(self.seconds[system][part], np.float64)
 
     @reported
