@@ -70,7 +70,6 @@ def test_the_share_of_target_tokens_is_that_of_one_softmax():
         )
     with last_attention(model) as seen:
         model.denoise(draft, model.encode(source))
-    share = (seen["own_mass"] - seen["cross_mass"]).sigmoid()
     for row in range(3):
         for head in range(2):
             scores = []
@@ -80,7 +79,7 @@ def test_the_share_of_target_tokens_is_that_of_one_softmax():
                 query, key = part.query(states)[row, 0, slots], part.key(context)[row, :n, slots]
                 scores.append(key @ query / 4)
             joint, n_target = torch.cat(scores).softmax(0), len(scores[0])
-            torch.testing.assert_close(share[row, head, 0], joint[:n_target].sum())
+            torch.testing.assert_close(seen["target"][row, head, 0], joint[:n_target].sum())
     # Pairs take that of both positions.
     predicted = torch.tensor([[9, 9, 12]])
     target = torch.tensor([[[0.2, 0.6, 0.9], [0.4, 0.8, 0.1]]])

@@ -240,20 +240,20 @@ def _pairs(model: Translator, source: Tensor, n_steps: int, first: int) -> Pairs
     with last_attention(model) as attention:
         scores = model.denoise(draft, memory)
     predicted = (scores[..., FIRST_WORD:].argmax(-1) + FIRST_WORD).masked_fill(~inside, PAD)
-    target = (attention["own_mass"] - attention["cross_mass"]).sigmoid()
-    own, cross = attention["own"], attention["cross"]
-    return Pairs.of(predicted, own.float(), cross.float(), first, target.float())
+    own, cross, target = (attention[name].float() for name in ("own", "cross", "target"))
+    return Pairs.of(predicted, own, cross, first, target)
 
 
 @contextmanager
 def last_attention(model: Translator) -> Iterator[dict[str, Tensor]]:
     """The attention probabilities of the last decoder layer, own and cross, filled as it runs.
 
-    own (rows, heads, length, length), cross (rows, heads, length, source length); own_mass and
-    cross_mass (rows, heads, length) are the logarithms of what their softmax divides by. The fused
-    attention of the layer does not return them, so they are computed again from its inputs.
+    own (rows, heads, length, length), cross (rows, heads, length, source length); target
+    (rows, heads, length) is the share of target tokens in one softmax over the scores of both. The
+    fused attention of the layer does not return them, so they are computed again from its inputs.
     """
     recorded: dict[str, Tensor] = {}
+    mass: dict[str, Tensor] = {}  # logarithms of what the softmax divides by
     layer = model.decoder[-1]
     assert isinstance(layer, DecoderLayer)
 
@@ -262,7 +262,9 @@ def last_attention(model: Translator) -> Iterator[dict[str, Tensor]]:
             assert isinstance(module, Attention)
             states, context, visible = inputs
             scores = attention_scores(module, states, context, visible=visible)
-            recorded[name], recorded[f"{name}_mass"] = scores.softmax(-1), scores.logsumexp(-1)
+            recorded[name], mass[name] = scores.softmax(-1), scores.logsumexp(-1)
+            if name == "cross":  # after the layer's own
+                recorded["target"] = (mass["own"] - mass["cross"]).sigmoid()
 
         return hook
 

@@ -161,7 +161,7 @@ def plot_times(times: TranslatorTimes) -> Chart:
 
 
 def plot_parts(times: TranslatorTimes) -> Chart:
-    """Mean milliseconds of each part of the work, one bar for each system."""
+    """Mean milliseconds of the decoder and of fixed costs, one bar for each system."""
     chart = Chart(
         "Where the time goes",
         f"mean ms of a sentence, one at a time on {times.machine}",
@@ -172,9 +172,12 @@ def plot_parts(times: TranslatorTimes) -> Chart:
         barmode="stack",
         showlegend=True,
     )
-    rows = times.table()
-    for part in PARTS:
-        means = [row[part].value for row in rows]
-        hover = f"%{{y}}, {part}: %{{x:.2f}} ms"
-        chart.columns(means, [row["system"] for row in rows], part, hover, horizontal=True)
+    systems, fixed = list(times.seconds), [part for part in PARTS if part != "decoder"]
+    for name, parts in (("fixed costs", fixed), ("decoder", ["decoder"])):
+        means = [
+            1000 * sum(float(times.part(system, part).mean()) for part in parts)
+            for system in systems
+        ]
+        hover = f"%{{y}}, {name}: %{{x:.2f}} ms"
+        chart.columns(means, systems, name, hover, horizontal=True)
     return chart
