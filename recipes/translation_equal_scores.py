@@ -5,7 +5,9 @@
 
 Reads what `recipes.translation_equal` wrote, and writes equal.json, which `glauber paper B-table1`
 and `B-table2` show. Every system is compared with beam search of the control and of the teacher,
-and with what it differs from in one thing, on the same sentences.
+and with what it differs from in one thing, on the same sentences. Each has its BLEU against one
+reference and by tok intl as well; those of one pass have the share of sentences that come near the
+control's.
 """
 
 from __future__ import annotations
@@ -23,8 +25,10 @@ from glauber.translation.score import (
     Difference,
     bleu_counts,
     bleu_of,
+    first_references,
     paired_difference,
     quality,
+    share_near,
     stutter_counts,
     stutter_of,
 )
@@ -36,6 +40,7 @@ ALSO = [
     ("student: refine, 10 steps", "student: refine, 4 steps"),
     ("student: refine-remask, 10 steps", "student: refine-remask, 4 steps"),
     ("cmlm: mask-predict, 10 steps", "cmlm: mask-predict, 4 steps"),
+    ("paper: sundae, 10 steps", "paper: sundae, 4 steps"),
     ("control: beam 5", "control: greedy"),
     ("control: greedy", "teacher: greedy"),
     *(
@@ -110,8 +115,15 @@ def scored(record: dict[str, Any], judged: dict[str, list[Example]]) -> dict[str
 def _row(
     name: str, which: str, said: dict[str, Any], judged: dict[str, list[Example]]
 ) -> dict[str, Any]:
-    found = quality(said[name][which]["texts"], judged[which])
-    return {
+    texts, one = said[name][which]["texts"], first_references(judged[which], 1)
+    found = quality(texts, judged[which])
+    intl = {
+        key: bleu_of(bleu_counts(texts, sentences, "intl").sum(0))
+        for key, sentences in (("bleu_intl", judged[which]), ("bleu_intl_one_reference", one))
+    }
+    return intl | {
+        "bleu_one_reference": bleu_of(bleu_counts(texts, one).sum(0)),
+
         "set": which, "system": name, "bleu": found.bleu, "chrf": found.chrf,
         "stutter": found.stutter, "passes": said[name][which]["passes"],
         "sentences": found.n_sentences, "bleu_signature": found.bleu_signature,
@@ -129,11 +141,24 @@ def _differences(
     for which, wanted in judged.items():
         counts = {name: bleu_counts(said[name][which]["texts"], wanted) for name in said}
         repeats = {name: stutter_counts(said[name][which]["texts"], wanted) for name in said}
+        single = {
+            name: bleu_counts(said[name][which]["texts"], first_references(wanted, 1))
+            for name in said
+        }
         for one, other in pairs:
             moved = {"BLEU": paired_difference(counts[one], counts[other], bleu_of)}
             if other == COMMON[0]:
                 twice = paired_difference(repeats[one], repeats[other], stutter_of, 2.0)
                 moved["stutter, less twice"] = twice
+                moved["BLEU, one reference"] = paired_difference(
+                    single[one], single[other], bleu_of
+                )
+            if other == COMMON[0] and one.endswith(", 1 step"):
+                texts = [said[name][which]["texts"] for name in (one, other)]
+                near = share_near(*texts, wanted)
+                moved["share near"] = Difference(
+                    near.value, near.interval, None, near.n_chains, near.kind
+                )
             for of, found in moved.items():
                 yield {"set": which, "system": one, "less": other, "of": of} | _told(found)
 

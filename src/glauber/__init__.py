@@ -77,6 +77,7 @@ STUDIES = {
         "translate": "translation.translate",
         "train_translator": "translation.recipe",
         "evaluate_translator": "translation.evaluation",
+        "time_translator": "translation.timing",
     },
     "Papers": {
         "paper": "papers.paper",

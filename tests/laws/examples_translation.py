@@ -31,10 +31,16 @@ def evaluated(at):
     return glauber.evaluate_translator(folder / "toy.tsv", model=folder, limit=4, timed=1, steps=1)
 
 
+def timed(at):
+    folder = translator(at.folder / "timed")
+    return glauber.time_translator(folder / "toy.tsv", model=folder, long=0, limit=4, steps=1)
+
+
 EXAMPLES = {
     "translate": lambda at: glauber.translate(
         ["the cat sees the dog.", "a bird."], model=translator(at.folder / "translator"), steps=2
     ),
     "train_translator": trained,
     "evaluate_translator": evaluated,
+    "time_translator": timed,
 }

@@ -141,6 +141,9 @@ REFUSALS: dict[str, list[tuple[Call, str]]] = {
     "evaluate_translator": [
         (lambda at: glauber.evaluate_translator(model=at.name, limit=2), NO_TRANSLATOR)
     ],
+    "time_translator": [
+        (lambda at: glauber.time_translator(model=at.name, limit=2), NO_TRANSLATOR)
+    ],
     "sample": [(lambda at: glauber.sample(at.model, steps=2), NO_PASSAGES)],
     "couple": [
         (lambda at: glauber.couple(at.model, [ONE, ONE], pairs=2), "^all texts are the same, so"),

@@ -1,6 +1,9 @@
 """Paper B's translation tables on tiny translators: their numbers and their notes."""
 
 import json
+import lzma
+import sys
+import types
 from dataclasses import replace
 
 import pytest
@@ -8,10 +11,12 @@ import pytest
 from glauber import paper
 from glauber.foundation.errors import GlauberError
 from glauber.papers import translation as pieces
+from glauber.papers import translation_measures as measures
 from glauber.papers.claims import Quantity
 from glauber.papers.piece import Answers
-from glauber.translation.data import VOCABULARY, write_pairs
+from glauber.translation.data import VOCABULARY, by_source, write_pairs
 from glauber.translation.model import save
+from glauber.translation.score import PREPROCESSING
 from tiny_translation import tiny, toy_pairs, toy_vocabulary
 
 RECORD = {
@@ -63,13 +68,14 @@ def made_folder(tmp_path_factory):
 @pytest.fixture
 def folder(made_folder, monkeypatch):
     """The folder with tiny translators and no record; all pieces read it."""
-    for name, piece in pieces.PIECES.items():
+    for name, piece in [*pieces.PIECES.items(), *measures.PIECES.items()]:
+        module = pieces if name in pieces.PIECES else measures
         sizes = {"folder": made_folder, "pairs": made_folder / "pairs.tsv", "n_test": 6}
         sizes |= {"n_long": 8 if name[-1] in "45" else 4, "n_timed": 2}
         sizes |= {"decoders": DECODERS}
         small = piece.small | {key: value for key, value in sizes.items() if key in piece.small}
-        monkeypatch.setitem(pieces.PIECES, name, replace(piece, small=small))
-    for name in ("ablations.json", "equal.json"):
+        monkeypatch.setitem(module.PIECES, name, replace(piece, small=small))
+    for name in ("ablations.json", "equal.json", "equal.json.xz", "speed.json"):
         (made_folder / name).unlink(missing_ok=True)
     return made_folder
 
@@ -83,7 +89,7 @@ def test_table_1_has_both_sets_and_says_that_the_control_is_missing(folder, tmp_
     names = ["ar, greedy", "ar, beam 5"]
     for way in ("refine", "refine-remask"):
         names += [f"{way}, 4 steps", f"{way}, 10 steps"]
-    names += [f"refine-remask, {n} steps, judged by ar" for n in (4, 10)]
+    names += [*(f"refine-remask, {n} steps, judged by ar" for n in (4, 10)), "refine, 1 step"]
     systems = [(row["set"], row["system"]) for row in made.rows]
     assert systems == [(which, system) for which in ("test", "long") for system in names]
     for row in made.rows:
@@ -96,6 +102,12 @@ def test_table_1_has_both_sets_and_says_that_the_control_is_missing(folder, tmp_
     # The published scores belong to the paper's own decoding and not to ours.
     assert own["published"]["DE-EN"] == 33.49 and remasked["published"] is None
     assert "not recorded" in made.how and "78.7 million" in made.how
+    assert {row["signature"].split("|")[0] for row in made.rows} == {"nrefs:1"}  # of the toy pairs
+    assert all(row["BLEU, one reference"] == pytest.approx(row["BLEU"]) for row in made.rows)
+    passes = [claim for claim in made.claims if "one forward pass" in claim.sentence]
+    assert len(passes) == 2 and all(0 <= claim.quantity.value <= 1 for claim in passes)
+    tails = [claim for claim in made.claims if "99th" in claim.sentence]
+    assert all("fewer than 100" in claim.quantity.reason for claim in tails)
     written = made.write(tmp_path / "table.json")
     assert json.loads(written.read_text())["rows"][0]["set"] == "test"
 
@@ -118,6 +130,10 @@ def test_models_at_equal_training_are_shown_and_judged(folder):
     published = {row["system"]: row.get("published") for row in made.rows}
     assert published[EASY]["DE-EN"] == 31.31
     assert published["easy-first, 4 steps"] is None and published["mask-predict, 4 steps"] is None
+    assert published[pieces.CONTROL]["EN-ZH"] == 35.01  # DisCo's autoregressive model
+    assert pieces.OTHER_BLEU["paper: sundae, 4 steps"] == {"DE-EN": 32.10, "EN-DE": 27.94}
+    ran = next(row for row in made.rows if row["made"].startswith("run"))
+    assert ran["BLEU intl"] >= 0 and rows[OWN]["bleu_intl"] is None  # not in this record
     # The paper warns that its BLEUs may not be comparable: no claim between decoders.
     assert not any("refinement" in claim.sentence for claim in made.claims)
     (folder / "equal.json").write_text('{"rows": 3}')
@@ -186,6 +202,108 @@ def test_table_3_says_what_is_missing(folder):
     assert all(row["COMET"] is None and row["chrF"] >= 0 for row in made.rows)
 
 
+def test_table_3_judges_recorded_translations_by_the_metric_that_is_there(folder, monkeypatch):
+    """A metric that counts words, which knows the source: recorded texts follow the sentences."""
+    pairs = pieces.read_pairs(folder / "pairs.tsv")
+    sets = {
+        "test": by_source(pairs),
+        "long": pieces.long_pairs(pairs, pieces.load_vocabulary(folder), n_pairs=4),
+    }
+    written = {
+        "control": {"beam 5": 3},
+        "paper": {f"refine from random, {n} steps": 1 + (n == 10) for n in (4, 10)},
+    }
+    outputs = {
+        model: {
+            way: {
+                name: {"texts": [" x" * n + e.source for e in rows]} for name, rows in sets.items()
+            }
+            for way, n in ways.items()
+        }
+        for model, ways in written.items()
+    }
+    text = json.dumps({"outputs": outputs}).encode()
+    (folder / "equal.json.xz").write_bytes(lzma.compress(text))
+
+    class Scorer:
+        def __init__(self, weights):
+            assert weights == "WEIGHTS"
+
+        def score(self, references, candidates):
+            return [text.count(" x") / 100 for text in candidates]
+
+    for name in ("bleurt", "bleurt.score"):
+        monkeypatch.setitem(sys.modules, name, types.ModuleType(name))
+    sys.modules["bleurt"].__spec__ = types.SimpleNamespace()
+    sys.modules["bleurt.score"].BleurtScorer = Scorer
+    made = paper("B-table3", scorer="bleurt:WEIGHTS")
+    assert "BLEURT with WEIGHTS" in made.how
+    rows = {(row["set"], row["system"]): row for row in made.rows}
+    assert rows["test", pieces.CONTROL]["BLEURT"] == pytest.approx(3)  # in hundredths
+    assert rows["long", OWN]["published"]["DE-EN"] == 71.26
+    values = {claim.sentence: claim.quantity.value for claim in made.claims}
+    below = "by a learned metric 4 steps are below the autoregressive model"
+    assert values[f"{below} (test)"] == pytest.approx(-2)
+    assert values["by a learned metric 10 steps are above 4 (long)"] == pytest.approx(1)
+    assert len(values) == 6  # with the similarity, which only BLEURT's scale can tell
+    texts = pieces.recorded_texts(
+        pieces.PIECES["B-table3"].settings(request()),
+        {name: rows[:3] for name, rows in sets.items()},
+    )
+    assert texts["test", OWN] == tuple(f" x{e.source}" for e in sets["test"][:3])
+
+
+def request():
+    from pathlib import Path
+
+    from glauber.papers.work import Request
+
+    return Request("B-table3", "small", 0, Path())
+
+
+def test_speed_is_run_here_and_read_from_a_record(folder):
+    systems = ["refinement", "beam search", "beam search without cache"]
+    n, parts = 500, ("tokens", "encoder", "lengths", "decoder", "text")
+    slow = {"refinement": 1.0, "beam search": 6.0, "beam search without cache": 9.0}
+    record = {
+        "file": "toy",
+        "machine": "one toy",
+        "target_tokens": [20 + k % 20 for k in range(n)],
+        "passes": {
+            name: [4 if name == "refinement" else 29 + k % 3 for k in range(n)] for name in systems
+        },
+        "seconds": {
+            name: {part: [slow[name] + k % 20 / 100 for k in range(n)] for part in parts}
+            for name in systems
+        },
+    }
+    (folder / "speed.json").write_text(json.dumps(record))
+    made = paper("B-speed")
+    recorded = {
+        claim.sentence.removesuffix(" (one toy)"): claim.verdict.word
+        for claim in made.claims
+        if "one toy" in claim.sentence
+    }
+    assert recorded["more than 2 times in the median"] == "agrees"
+    assert recorded["more than 5 times in the 99th percentile"] == "agrees"
+    assert recorded["the speed-up is 2 to 3 times"] == "disagrees"
+    assert recorded["4 steps are 7 to 8 times fewer decoder passes"] == "agrees"
+    machines = {row["made"]: row["machine"] for row in made.rows}
+    assert len(made.claims) == 14 and machines["recorded"] == "one toy" != machines["here"]
+    assert len(made.figures()) == 2
+
+
+def test_bleu_after_preprocessing(folder):
+    made = paper("B-bleu")
+    assert [row["system"] for row in made.rows] == ["ar, beam 5", "refine, 4 steps"] * 2
+    assert all(set(PREPROCESSING) < row.keys() for row in made.rows)
+    assert len(made.claims) == 16
+    lowered = [claim for claim in made.claims if "lowercasing" in claim.sentence]
+    assert all(
+        claim.quantity.value == 0 for claim in lowered
+    )  # the toy language is in small letters
+
+
 @pytest.mark.parametrize("name", ["B-table4", "B-table5"])
 def test_tables_4_and_5(folder, name):
     made = paper(name)
@@ -197,5 +315,9 @@ def test_tables_4_and_5(folder, name):
         assert gap["published"][measure] == pytest.approx(published - no["published"][measure])
         assert not ends or ends[0] <= value <= ends[1]
     assert yes["pairs"] > 0 < no["pairs"]
+    deviations = {"B-table4": ("self_avg", 0.023), "B-table5": ("variation_avg", 0.09)}
+    measure, deviation = deviations[name]
+    assert yes["published_deviations"][measure] == deviation
+    assert ("target_avg" in yes) == (name == "B-table4") and "target_avg" not in gap["published"]
     if name == "B-table4":  # one-sided: smaller self-attention agrees
         assert all(claim.region.low == float("-inf") for claim in made.claims)

@@ -58,6 +58,38 @@ def test_attention_is_a_softmax_by_hand_and_gives_the_layers_output():
         torch.testing.assert_close(part.out(mixed), out[name])
 
 
+@torch.no_grad()
+def test_the_share_of_target_tokens_is_that_of_one_softmax():
+    """Scores over target and source side by side, for a position of each row and head."""
+    model = tiny("refine")
+    source, draft = pad_rows(sources(3)), pad_rows(sources(3, seed=1))
+    given, layer = {}, model.decoder[-1]
+    for name in ("own", "cross"):
+        getattr(layer, name).register_forward_hook(
+            lambda module, args, result, name=name: given.update({name: args})
+        )
+    with last_attention(model) as seen:
+        model.denoise(draft, model.encode(source))
+    for row in range(3):
+        for head in range(2):
+            scores = []
+            for name, reference in (("own", draft), ("cross", source)):
+                part, (states, context, _) = getattr(layer, name), given[name]
+                n, slots = int((reference[row] != PAD).sum()), slice(16 * head, 16 * head + 16)
+                query, key = part.query(states)[row, 0, slots], part.key(context)[row, :n, slots]
+                scores.append(key @ query / 4)
+            joint, n_target = torch.cat(scores).softmax(0), len(scores[0])
+            torch.testing.assert_close(seen["target"][row, head, 0], joint[:n_target].sum())
+    # Pairs take that of both positions.
+    predicted = torch.tensor([[9, 9, 12]])
+    target = torch.tensor([[[0.2, 0.6, 0.9], [0.4, 0.8, 0.1]]])
+    own, cross = torch.full((1, 2, 3, 3), 1 / 3), torch.full((1, 2, 3, 2), 1 / 2)
+    measures = Pairs.of(predicted, own, cross, target=target).measures
+    torch.testing.assert_close(measures["target_avg"][0], torch.tensor([0.3, 0.7]))
+    torch.testing.assert_close(measures["target_min"][1], torch.tensor([0.6, 0.1]))
+    assert "target_avg" not in Pairs.of(predicted, own, cross).measures
+
+
 def test_hooks_are_gone_afterwards():
     model = tiny("refine")
     with last_attention(model) as seen:

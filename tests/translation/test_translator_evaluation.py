@@ -17,15 +17,21 @@ from glauber.translation.evaluation import (
     Measures,
     evaluate,
     latencies,
+    summarise_times,
     systems,
     throughput,
 )
 from glauber.translation.model import load, save
 from glauber.translation.score import (
+    PREPROCESSING,
     bleu_difference,
+    first_references,
     learned_score,
+    preprocessed_bleus,
+    preprocessing_difference,
     quality,
     repeat_rate,
+    share_near,
     stutter_rate,
 )
 from tiny_translation import tiny, toy_pairs, toy_vocabulary
@@ -54,6 +60,66 @@ def test_stutter_is_what_no_reference_repeats():
         assert stutter_rate([text], plain) == pytest.approx(n / len(text.split())), text
     # The references' own rate is that of the first ones: "no no" and "ya ya ya".
     assert quality(["a", "b"], judged).reference_stutter == pytest.approx(3 / 5)
+
+
+def test_chinese_has_no_blanks():
+    plain = [Example("", ("我喜欢苹果。",))]
+    # Each character is a word; a repetition has one to four characters.
+    for text, n, of in (
+        ("好好好", 2, 3),
+        ("我喜欢喜欢苹果。", 1, 7),
+        ("中国人民中国人民", 1, 8),
+        ("我喜欢苹果。", 0, 5),
+        ("我 very very 喜欢", 1, 5),
+        ("苹果。苹果", 0, 4),
+    ):
+        assert stutter_rate([text], plain) == pytest.approx(n / of), text
+    excused = [Example("", ("妈妈好",))]
+    assert stutter_rate(["妈妈好"], excused) == 0
+    assert repeat_rate(["妈妈好"]) == pytest.approx(1 / 3)
+
+
+def test_one_reference_has_the_papers_signature():
+    judged = [Example("", ("uno dos tres cuatro", "a b c d")), Example("", ("x y z w",))]
+    texts = ["a b c d", "x y z w"]
+    alone = quality(texts, first_references(judged, 1))
+    assert alone.bleu_signature.startswith("nrefs:1|case:mixed|")
+    assert alone.bleu < quality(texts, judged).bleu == pytest.approx(100)
+    assert first_references(judged, None) == judged
+
+
+def test_preprocessing_by_hand():
+    """What each of them hides: case, accents, and a mark that stands at a word."""
+    judged = [Example("", ("El niño come aquí hoy, y yo (también) como.",))] * 2
+    texts = ["el Nino come aqui hoy , y yo ( también ) como ."] * 2
+    bleus = preprocessed_bleus(texts, judged)
+    assert set(bleus) == set(PREPROCESSING)
+    assert bleus["13a"] == pytest.approx(quality(texts, judged).bleu)
+    assert bleus["intl"] == pytest.approx(quality(texts, judged, tokenizer="intl").bleu)
+    lowered = [Example("", (judged[0].references[0].lower(),))] * 2
+    small = [text.lower() for text in texts]
+    assert bleus["lower case"] == pytest.approx(quality(small, lowered).bleu)
+    assert bleus["all three"] == pytest.approx(100)
+    assert bleus["no diacritics"] > bleus["13a"]
+    assert bleus["marks apart"] > bleus["words as they are"]
+    difference = preprocessing_difference(texts, judged, "marks apart", "words as they are")
+    assert difference.value == pytest.approx(bleus["marks apart"] - bleus["words as they are"])
+
+
+def test_a_share_comes_near():
+    judged = [Example("", ("la casa grande",))] * 4
+    texts = ["la casa grande", "la casa grands", "nada", "la casa grande"]
+    others = ["la casa grande", "la casa grande", "la casa grande", "nada"]
+    near = share_near(texts, others, judged, margin=20.0)
+    assert near.value == 0.75 and near.n_chains == 4
+    assert share_near(texts, others, judged, margin=0.0).value == 0.5
+
+
+def test_a_percentile_has_its_interval():
+    few, many = (summarise_times([float(x) for x in range(1, n + 1)]) for n in (100, 368))
+    assert few.p99 == 99 and few.p99_interval == (97.0, None)
+    assert many.p99_interval == (360.0, 368.0)
+    assert summarise_times([1.0] * 99).p99_interval is None
 
 
 def test_throughput_is_at_the_best_batch_size():
@@ -124,6 +190,7 @@ def test_learned_metrics_say_what_is_missing(monkeypatch):
     found = learned_score(["uno", "dos"], judged)
     assert found.score == 0.625 and found.weights == "Unbabel/wmt22-comet-da"
     assert asked[0] == {"src": "one", "mt": "uno", "ref": "uno"}
+    assert found.scores == (0.5, 0.75)
 
 
 def test_systems_are_judged_on_the_same_sentences(folder):
@@ -196,10 +263,19 @@ def test_an_evaluation_prints_tabulates_and_draws_itself(folder):
     assert list(bars.x) == list(frame["BLEU"])
 
 
+def test_one_reference_and_preprocessing_are_options(folder):
+    asked = {"model": folder, "limit": 5, "steps": 1, "timed": 0}
+    made = evaluate_translator(folder / "pairs.tsv", references=1, preprocessing=True, **asked)
+    assert "nrefs:1" in str(made) and "cannot be compared" in str(made)
+    assert (made.frame()["BLEU, 13a"] == made.frame()["BLEU"]).all()
+    assert "BLEU, 13a" not in evaluate_translator(folder / "pairs.tsv", **asked).frame()
+
+
 @pytest.mark.parametrize(
     ("asked", "said"),
     [
         ({"judge": "x"}, "the judge is x"),
+        ({"references": 0}, "references is 0"),
         ({"decoder": "ar"}, "the decoder is ar"),
         ({"decoder": ""}, "the decoder is missing"),
         ({"limit": 0}, "limit is 0"),

@@ -1,6 +1,6 @@
 """The study `paper`: tables, figures and theorems of the two papers, with verdicts on their claims.
 
-The pieces are declared in `paper_a`, `paper_b` and `translation`, in the order of the papers. Each
+The pieces are declared in the modules below, in the order of the papers. Each
 pair of a piece and a seed is a cell; finished cells are stored and not made again. Cells run here
 one after the other, or are distributed like the cells of any sweep; a cell depends on its settings
 and on the code alone.
@@ -42,7 +42,7 @@ from glauber.sampling.sweeps.folder import Cell, Sweep
 from glauber.texts.read import Corpus
 from glauber.texts.starts import read_texts
 
-MODULES = ("paper_a", "paper_a_traps", "paper_b", "translation")
+MODULES = ("paper_a", "paper_a_traps", "paper_b", "translation", "translation_measures")
 STAGES = ("answers", "chains", "plan")
 MAX_SEEDS = 10_000
 
@@ -76,7 +76,10 @@ def paper(
     ] = None,
     steps: Annotated[int | None, "Number of steps (default: that of the scale)."] = None,
     embedder: Annotated[str | None, "Sentence embedder; bundled is the package's."] = None,
-    scorer: Annotated[str | None, "Topic scorer: similarity, or an entailment model."] = None,
+    scorer: Annotated[
+        str | None,
+        "Topic scorer: similarity, or an entailment model; of B-table3 comet or bleurt:FOLDER.",
+    ] = None,
     control: Annotated[
         str | None, "Control of A-table1: an autoregressive LM, or left-to-right."
     ] = None,

@@ -7,6 +7,7 @@ differences are on the same sentences, with their intervals over them. The publi
 other languages, and of a model of 67 million parameters.
 """
 
+import lzma
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
@@ -18,7 +19,13 @@ import numpy as np
 
 from glauber.foundation.errors import GlauberError
 from glauber.foundation.json_text import parse_json
-from glauber.foundation.statistics import Estimate, mean_over_chains, normal_quantile
+from glauber.foundation.statistics import (
+    Estimate,
+    Floats,
+    mean_over_chains,
+    normal_quantile,
+    quantile_ratio,
+)
 from glauber.papers.claims import Quantity, Region, above, at_least, at_most, below, near
 from glauber.papers.piece import Answers, Piece, Published, Row, columns
 from glauber.papers.work import Settings
@@ -37,10 +44,20 @@ from glauber.translation.evaluation import (
     systems,
 )
 from glauber.translation.model import BUNDLED, load
-from glauber.translation.neighbours import CROSS, Neighbours, attention_of_neighbours
+from glauber.translation.neighbours import CROSS, TARGET, Neighbours, attention_of_neighbours
 from glauber.translation.own_token import OwnToken, own_token
 from glauber.translation.recipe import compare_recipe, settings_of, shape_of, weight_shapes
-from glauber.translation.score import Difference, bleu_difference, learned_score
+from glauber.translation.score import (
+    NEAR,
+    Difference,
+    bleu_counts,
+    bleu_difference,
+    bleu_of,
+    check_learned,
+    first_references,
+    learned_score,
+    share_near,
+)
 
 DIRECTIONS = ("DE-EN", "EN-DE", "RO-EN", "EN-RO", "ZH-EN", "EN-ZH")  # WMT14, WMT16, WMT17
 SETS = ("test", "long")
@@ -50,6 +67,9 @@ DIFFERS = (
     "7 million parameters in place of 67",
     "students begin from the teacher's weights and see few pairs; the paper's see 1,024 million",
     "one training of each kind: the interval is over sentences, not over trainings",
+)
+REFERENCES = (
+    "all references of a test sentence count in BLEU, the paper has one: see the columns with one"
 )
 JOINED = "long pairs are joined from test sentences, some of them more than once"
 SENTENCES = (
@@ -119,6 +139,18 @@ def run_rows(evaluations: dict[str, list[Evaluation]], **constants: object) -> l
     ]
 
 
+def other_bleus(row: Evaluation, examples: list[Example]) -> Row:
+    """BLEU against one reference and by tok intl, and the signature of the row's own BLEU."""
+    one = first_references(examples, 1)
+    scored = {
+        "BLEU, one reference": bleu_counts(row.outputs, one),
+        "BLEU intl": bleu_counts(row.outputs, examples, "intl"),
+        "BLEU intl, one reference": bleu_counts(row.outputs, one, "intl"),
+    }
+    bleus = {name: bleu_of(counts.sum(0)) for name, counts in scored.items()}
+    return bleus | {"signature": row.quality.bleu_signature}
+
+
 # Models at equal training.
 
 CONTROL, TEACHER = "control: beam 5", "teacher: beam 5"
@@ -132,7 +164,9 @@ MODELS = {
     "cmlm": "conditional masked language model (mask-predict's own training)",
 }
 COUNTS = (4, 10)  # passes
+ONE_PASS = tuple(f"{model}: refine, 1 step" for model in ("student", "paper"))
 EQUAL_1 = (
+    *ONE_PASS,
     "teacher: greedy",
     TEACHER,
     "control: greedy",
@@ -188,6 +222,7 @@ def equal_rows(
             trained = record["models"].get(model, {})
             yield {
                 **{name: row[name] for name in ("set", "system", "bleu", "chrf", "stutter")},
+                **{name: row.get(name) for name in OTHER_SCORES},
                 "passes": row["passes"],
                 "model": MODELS[model],
                 "further_pairs": trained.get("pairs seen", 0),
@@ -198,6 +233,9 @@ def equal_rows(
                 "made": f"recorded on {record['device']}",
                 "kind": "estimate",
             }
+
+
+OTHER_SCORES = ("bleu_one_reference", "bleu_intl", "bleu_intl_one_reference", "bleu_signature")
 
 
 def _value_and_interval(row: Row | None) -> list[float] | None:
@@ -239,11 +277,13 @@ SACREBLEU = {
     "refine, 10 steps": scores(33.63, 28.58, 33.99, 28.97, 26.54, 32.68),
 }
 SPEED = "more than 2 times in the median and 5 times in the 99th percentile, 4 steps on TPU v3"
+ONE = "refine, 1 step"
 
 
 def ask_table_1(s: Settings) -> dict[str, object]:
     examples = example_sets(s)
     compared = systems(decoders=REFINING, judges=("itself",)) | systems(judges=("teacher",))
+    compared |= {ONE: ("student", Decoding("refine", 1, 5, judge="itself"))}
     return sized(examples) | {
         "evaluations": run_systems(s, examples, compared, s.n_timed),
         "equal": read_equal(s.folder),
@@ -258,6 +298,7 @@ def table_1_rows(a: Answers) -> list[Row]:
             assert row.latency is not None and beam.latency is not None
             rows += run_rows(
                 {which: [row]},
+                **other_bleus(row, a.examples[which]),
                 faster_than_beam=beam.latency.median / row.latency.median,
                 machine=machine(),
                 further_pairs="shipped: teacher 9.2, student 78.7 million",
@@ -300,6 +341,15 @@ def table_1_claims(a: Answers) -> Iterator[Published]:
             choices=(gap,),
         )
     yield from first(
+        "4 steps come within 1.4 BLEU of the autoregressive model, by one reference",
+        "-1.35 to -0.01 in six directions",
+        (OWN.format(4), CONTROL),
+        at_least(-1.4),
+        effect=-0.85,
+        of="BLEU, one reference",
+        choices=(gap, "the first of the references"),
+    )
+    yield from first(
         "10 steps translate as well as 4",
         "-0.03 to 0.14 in six directions",
         (OWN.format(10), OWN.format(4)),
@@ -315,9 +365,33 @@ def table_1_claims(a: Answers) -> Iterator[Published]:
         of="stutter, less twice",
         choices=("the share of words less twice that of the control",),
     )
+    for which in SETS if a.equal else ():
+        for system in ONE_PASS:
+            number = recorded_difference(a.equal, system, CONTROL, which, "share near")
+            yield one_pass_claim(f"{system}, {which}", CONTROL, number)
     for which, evaluations in a.evaluations.items():
         by_name = {row.system: row for row in evaluations}
+        outputs = by_name[ONE].outputs, by_name[BEAM].outputs
+        near_beam = share_near(*outputs, a.examples[which])
+        number = Quantity.of("", near_beam, unit="sentences", bounds=(0.0, 1.0))
+        yield one_pass_claim(f"shipped student, {which}", BEAM, number)
         yield from speed_claims(which, by_name["refine, 4 steps"], by_name[BEAM])
+
+
+def one_pass_claim(system: str, beam: str, number: Quantity) -> Published:
+    return Published(
+        f"one forward pass often gives a reasonable translation ({system})",
+        "paper B, section 1",
+        "often",
+        f"share of sentences that come near {beam}",
+        number,
+        above(0.5),
+        choices=(
+            f"reasonable: a chrF at most {NEAR:g} below the autoregressive translation's",
+            "often: more than half of the sentences",
+            "starts from MASK",
+        ),
+    )
 
 
 def speed_claims(which: str, refined: Evaluation, beam: Evaluation) -> Iterator[Published]:
@@ -328,7 +402,8 @@ def speed_claims(which: str, refined: Evaluation, beam: Evaluation) -> Iterator[
     ends = None
     if mean.interval is not None:
         ends = float(np.exp(mean.interval[0])), float(np.exp(mean.interval[1]))
-    ratio = None if slow.p99 is None or fast.p99 is None else slow.p99 / fast.p99
+    p99 = quantile_ratio(slow.seconds, fast.seconds, 0.99)
+    known = slow.p99 is not None and fast.p99 is not None
     few = "fewer than 100 sentences have no 99th percentile"
     common: dict[str, Any] = dict(
         source="paper B, section on latency",
@@ -356,12 +431,14 @@ def speed_claims(which: str, refined: Evaluation, beam: Evaluation) -> Iterator[
         name=f"ratio of the 99th percentiles, {which}",
         number=Quantity(
             "",
-            ratio,
+            p99.value if known else None,
+            p99.interval if known else None,
             n=fast.n_sentences,
             unit="sentences",
-            reason=few if ratio is None else "a ratio of two tails has no interval here",
+            reason="" if known else few,
         ),
         agrees=above(5.0),
+        choices=("by order statistics: fewer than 437 sentences leave an end open",),
         **common,
     )
 
@@ -369,9 +446,9 @@ def speed_claims(which: str, refined: Evaluation, beam: Evaluation) -> Iterator[
 TABLE_1 = Piece(
     "translation: the autoregressive model, and refinement at 4 and 10 steps",
     protocol_1,
-    **COMMON,
+    **COMMON | {"differs": (*DIFFERS, REFERENCES)},
     small=SMALL | {"n_timed": 20},
-    paper=PAPER | {"n_timed": 100},
+    paper=PAPER | {"n_timed": 450},
     ask=ask_table_1,
     table=table_1_rows,
     claims=table_1_claims,
@@ -402,8 +479,12 @@ DECODERS: dict[str, System] = {
     "refine-remask, 10 steps": student("refine-remask", 10),
 }
 # By other implementations of BLEU; refinement by SacreBLEU with tok intl. They belong to models
-# trained for their decoder. SUNDAE's training was not repeated here, so its row has no place.
+# trained for their decoder; no model was trained as SUNDAE here, and its row is by the model of the
+# paper's drafts, with as many hypotheses (16). DisCo's autoregressive model is next to our control.
 OTHER_BLEU = {
+    CONTROL: scores(31.71, 28.60, 34.46, 34.16, 24.65, 35.01),
+    "paper: sundae, 4 steps": scores(32.10, 27.94),
+    "paper: sundae, 10 steps": scores(32.29, 28.33),
     "cmlm: mask-predict, 4 steps": scores(30.75, 26.73, 33.02, 33.67, 22.57, 33.58),
     "cmlm: mask-predict, 10 steps": scores(31.24, 27.39, 33.67, 33.33, 23.76, 34.24),
     "cmlm: easy-first, 10 steps": scores(31.31, 27.34, 33.25, 33.22, 23.83, 34.63),
@@ -440,6 +521,24 @@ def table_2_claims(a: Answers) -> Iterator[Published]:
         effect=-0.01,
         choices=("a BLEU counts as near", "easy-first here asks a model trained as CMLM"),
     )
+    yield from second(
+        "10 steps of SUNDAE beat 4",
+        "0.19 and 0.39 in two directions",
+        ("paper: sundae, 10 steps", "paper: sundae, 4 steps"),
+        above(0.0),
+        effect=0.29,
+        choices=("by the model of the paper's drafts", "power for the mean of the directions"),
+    )
+
+
+def table_2_rows(a: Answers) -> list[Row]:
+    made = "run, by the shipped student, trained for refinement"
+    ran = [
+        run_rows({which: [row]}, **other_bleus(row, a.examples[which]), made=made)
+        for which, evaluations in a.evaluations.items()
+        for row in evaluations
+    ]
+    return [*(row for rows in ran for row in rows), *equal_rows(a.equal, EQUAL_2, OTHER_BLEU)]
 
 
 TABLE_2 = Piece(
@@ -447,17 +546,15 @@ TABLE_2 = Piece(
     SENTENCES + "; one student with all parallel decoders that were run, 5 lengths if nothing "
     "else is said. The recorded models were each trained for their decoder, on as many pairs; "
     "easy-first asks the one of mask-predict, sundae (which learns from drafts with any share of "
-    "random tokens) the one of the paper's drafts. Published rows are by other BLEUs",
-    **COMMON,
+    "random tokens) the one of the paper's drafts, with 1 length of 16 hypotheses. Published rows "
+    "are by other BLEUs, those of refinement by tok intl, which ours have next to 13a",
+    **COMMON | {"differs": (*DIFFERS, REFERENCES)},
     small=SMALL | {"share": 0.4, "decoders": DECODERS},
     paper=PAPER | {"share": 1.0},
     not_in_paper=(),
     published={},
     ask=ask_table_2,
-    table=lambda a: [
-        *run_rows(a.evaluations, made="run, by the shipped student, trained for refinement"),
-        *equal_rows(a.equal, EQUAL_2, OTHER_BLEU),
-    ],
+    table=table_2_rows,
     claims=table_2_claims,
     seconds=180,
 )
@@ -472,42 +569,158 @@ BLEURT = {
 }
 
 
+# Recorded translations at equal training, and where the table has them.
+EQUAL_3 = {
+    CONTROL: BEAM,
+    OWN.format(4): "refine, 4 steps",
+    OWN.format(10): "refine, 10 steps",
+}
+SIMILAR = 3.0  # BLEURT: the largest gap of the table, 2.98, rounded up
+
+
 def ask_table_3(s: Settings) -> dict[str, object]:
-    examples, note, rows = example_sets(s), "", []
+    examples = example_sets(s)
     compared = systems(decoders=REFINING, judges=("itself",))
-    for which, evaluations in run_systems(s, examples, compared).items():
-        for row in evaluations:
-            comet = None
-            try:
-                learned = learned_score(row.outputs, examples[which])
-                comet, note = learned.score, f"COMET with {learned.weights}; the paper has BLEURT"
-            except GlauberError as missing:
-                note = f"{missing} Until then there is chrF"
-            rows += run_rows({which: [row]}, COMET=comet, published=BLEURT.get(row.system))
-    return sized(examples) | {"rows": rows, "note": note}
+    evaluations = run_systems(s, examples, compared)
+    texts = {
+        (which, row.system): row.outputs for which, listed in evaluations.items() for row in listed
+    }
+    metric, _, weights = str(s.scorer).partition(":")
+    learned: dict[tuple[str, str], Floats] = {}
+    try:
+        check_learned(metric, weights or None)
+        texts |= recorded_texts(s, examples)
+        for (which, system), outputs in texts.items():
+            own = learned_score(outputs, examples[which], metric=metric, weights=weights or None)
+            scale = 100 if metric == "bleurt" else 1
+            learned[which, system] = scale * np.array(own.scores)
+        note = f"{metric.upper()} with {own.weights}"
+    except GlauberError as missing:
+        learned, note = {}, f"{missing} Until then there is chrF"
+    name = metric.upper()
+    rows = [
+        run_rows(
+            {which: [row]},
+            **{name: mean_of(learned, which, row.system)},
+            published=BLEURT.get(row.system),
+        )
+        for which, listed in evaluations.items()
+        for row in listed
+    ]
+    recorded = [
+        {"set": which, "system": system, name: mean_of(learned, which, system)}
+        | {"published": BLEURT[EQUAL_3[system]], "kind": "estimate"}
+        for which, system in learned
+        if system in EQUAL_3
+    ]
+    rows.append(recorded)
+    return sized(examples) | {
+        "rows": [row for listed in rows for row in listed],
+        "note": note,
+        "learned": learned,
+        "metric": metric,
+    }
+
+
+def mean_of(learned: dict[tuple[str, str], Floats], which: str, system: str) -> float | None:
+    return float(learned[which, system].mean()) if (which, system) in learned else None
+
+
+def recorded_texts(
+    s: Settings, examples: dict[str, list[Example]]
+) -> dict[tuple[str, str], tuple[str, ...]]:
+    """Translations of these sentences by the models at equal training; empty if not recorded."""
+    path = s.folder / "equal.json.xz"
+    if not path.is_file():
+        return {}
+    outputs = parse_json(lzma.decompress(path.read_bytes()).decode())["outputs"]
+    test = [example.source for example in by_source(read_pairs(s.pairs))]
+    sources = {"test": test, "long": [example.source for example in examples["long"]]}
+    texts = {}
+    for system in EQUAL_3:
+        model, way = system.split(": ")
+        for which, of_set in sources.items():
+            written = dict(zip(of_set, outputs[model][way][which]["texts"], strict=False))
+            if len(written) == len(of_set):
+                chosen = (written[example.source] for example in examples[which])
+                texts[which, system] = tuple(chosen)
+    return texts
+
+
+def table_3_claims(a: Answers) -> Iterator[Published]:
+    """Of models at equal training where their translations are recorded, else of those run."""
+    for which in SETS:
+        recorded = (which, CONTROL) in a.learned
+        four, ten, beam = (
+            (OWN.format(4), OWN.format(10), CONTROL)
+            if recorded
+            else ("refine, 4 steps", "refine, 10 steps", BEAM)
+        )
+        entry = partial(learned_claim, a, which)
+        yield entry(
+            "by a learned metric 4 steps are below the autoregressive model",
+            "1.3 to 3.0 BLEURT in six directions",
+            (four, beam),
+            below(0.0),
+            effect=-2.1,
+        )
+        yield entry(
+            "by a learned metric 10 steps are above 4",
+            "0.2 to 1.2 BLEURT in six directions",
+            (ten, four),
+            above(0.0),
+            effect=0.6,
+        )
+        if a.metric == "bleurt":
+            yield entry(
+                "refinement and the autoregressive model reach similar BLEURT",
+                "-3.0 to -1.3 in six directions",
+                (four, beam),
+                at_least(-SIMILAR),
+                effect=-2.1,
+                choices=("3 BLEURT: the largest gap of the table, rounded up",),
+            )
+
+
+def learned_claim(
+    a: Answers,
+    which: str,
+    sentence: str,
+    published: str,
+    pair: tuple[str, str],
+    agrees: Region,
+    *,
+    effect: float,
+    choices: tuple[str, ...] = (),
+) -> Published:
+    """A difference of two systems' learned scores on the same sentences."""
+    number = Quantity("", None, unit="sentences", reason=a.note)
+    if a.learned:
+        left, right = (a.learned[which, system] for system in pair)
+        number = Quantity.of("", mean_over_chains(left - right), unit="sentences")
+    return Published(
+        f"{sentence} ({which})",
+        "paper B, table 3",
+        published,
+        f"{a.metric.upper()} of {pair[0]} less {pair[1]}, {which}",
+        number,
+        agrees,
+        effect=effect if a.metric == "bleurt" else None,
+        choices=choices,
+        differs=(JOINED,) if which == "long" else (),
+    )
 
 
 TABLE_3 = Piece(
     "translation by a learned metric, if its weights are available",
     SENTENCES + ". {note}",
     **COMMON,
-    small=SMALL,
+    small=SMALL | {"scorer": "comet"},  # or comet:NAME, bleurt:FOLDER
     paper=PAPER,
+    published={"scorer": "bleurt"},
     ask=ask_table_3,
     table=lambda a: a.rows,
-    claims=[
-        Published(
-            "by a learned metric 4 steps are below the autoregressive model",
-            "paper B, table 3",
-            "1.3 to 3.0 BLEURT in six directions",
-            "BLEURT of 4 steps less that of the control",
-            None,
-            below(0.0),
-            kind="estimate",
-            unit="sentences",
-            choices=("no learned metric's weights are available",),
-        )
-    ],
+    claims=table_3_claims,
     seconds=90,
 )
 
@@ -520,6 +733,7 @@ LARGER = 0.1  # of a mean: the paper's own two differ by 3%
 Means = dict[str, tuple[float, ...]]  # "yes" (stuttering) or "no": the published means
 SELF = ("self_min", "self_avg", "self_max", "self_top_1", "self_top_2")
 CROSSED = (*CROSS, "cross_top_1", "cross_top_2")
+SELF_AND_TARGET = (*SELF, *TARGET)  # the paper has no number on the share of target tokens
 SELF_MEANS: Means = {
     "yes": (0.0004, 0.032, 0.16, 0.20, 0.39),
     "no": (0.0005, 0.033, 0.17, 0.17, 0.37),
@@ -527,6 +741,12 @@ SELF_MEANS: Means = {
 CROSS_MEANS: Means = {
     "yes": (0.06, 0.13, 0.23, 0.01, 0.10, 0.25, 0.57, 0.89),
     "no": (0.11, 0.23, 0.35, 0.04, 0.20, 0.38, 0.40, 0.81),
+}
+# Published standard deviations, of the measures that have one.
+SELF_DEVIATIONS: Means = {"yes": (0.0007, 0.023, 0.11), "no": (0.0007, 0.025, 0.12)}
+CROSS_DEVIATIONS: Means = {
+    "yes": (0.05, 0.09, 0.15, 0.01, 0.06, 0.11),
+    "no": (0.10, 0.14, 0.18, 0.08, 0.11, 0.12),
 }
 
 
@@ -539,20 +759,26 @@ def ask_neighbours(s: Settings) -> dict[str, object]:
     }
 
 
-def attention_rows(a: Answers, measures: tuple[str, ...], means: Means) -> list[Row]:
+def attention_rows(
+    a: Answers, measures: tuple[str, ...], means: Means, deviations: Means
+) -> list[Row]:
     """Three rows for each pass: pairs that stutter, pairs that do not, and their difference."""
     rows: list[Row] = []
     for n, study in a.passes.items():
-        published = {key: dict(zip(measures, own, strict=True)) for key, own in means.items()}
+        published, spread_published = (
+            {key: dict(zip(measures, own, strict=False)) for key, own in numbers.items()}
+            for numbers in (means, deviations)
+        )
         for stutter, group in (("yes", study.stuttering), ("no", study.others)):
             spreads = {name: group.measures[name] for name in measures}
             rows.append(
                 {"pass": n, "stutter": stutter, "pairs": group.n_pairs}
                 | {name: list(vars(spread).values()) for name, spread in spreads.items()}
-                | {"published": published[stutter], "kind": study.kind}
+                | {"published": published[stutter]}
+                | {"published_deviations": spread_published[stutter], "kind": study.kind}
             )
         apart = {
-            name: round(published["yes"][name] - published["no"][name], 4) for name in measures
+            name: round(mean - published["no"][name], 4) for name, mean in published["yes"].items()
         }
         gaps = {name: study.difference(name) for name in measures}
         rows += columns(
@@ -575,7 +801,8 @@ NEIGHBOURS: dict[str, Any] = dict(
     "English to Spanish by the bundled student; neighbouring positions of drafts of the most "
     "likely length, neither remasked nor cleaned, in the pass that wrote them; last decoder "
     "layer; mean, standard deviation and standard error (over sentences); differences with their "
-    "intervals, over sentences too",
+    "intervals, over sentences too; target: the share of attention to target rather than source "
+    "tokens, in one softmax over both",
     small=dict(folder=BUNDLED, pairs=TEST_PAIRS, n_long=100),
     paper=dict(n_long=200),
     differs=(
@@ -588,7 +815,12 @@ NEIGHBOURS: dict[str, Any] = dict(
 TABLE_4 = Piece(
     "self-attention between neighbouring positions, stuttering or not",
     **NEIGHBOURS,
-    table=partial(attention_rows, measures=SELF, means=SELF_MEANS),
+    table=partial(
+        attention_rows,
+        measures=SELF_AND_TARGET,
+        means=SELF_MEANS,
+        deviations=SELF_DEVIATIONS,
+    ),
     claims=[
         Published(
             f"neighbours that stutter do not have larger self-attention (pass {n})",
@@ -608,7 +840,12 @@ TABLE_4 = Piece(
 TABLE_5 = Piece(
     "distance of the cross-attention of neighbouring positions, stuttering or not",
     **NEIGHBOURS,
-    table=partial(attention_rows, measures=CROSSED, means=CROSS_MEANS),
+    table=partial(
+        attention_rows,
+        measures=CROSSED,
+        means=CROSS_MEANS,
+        deviations=CROSS_DEVIATIONS,
+    ),
     claims=[
         Published(
             "neighbours that stutter read more alike, by the "
@@ -618,14 +855,18 @@ TABLE_5 = Piece(
             f"{measure}, stuttering less others",
             partial(gap, n=n, measure=measure),
             below(0.0),
-            effect=-0.1,
+            effect=effect,
             choices=("the pass",),
             unit="sentences",
         )
         for n in PASSES
-        for measure, measure_name, published in (
-            ("variation_avg", "total variation", "0.13 against 0.23"),
-            ("cosine_avg", "cosine distance", "0.10 against 0.20"),
+        for measure, measure_name, published, effect in (
+            ("variation_avg", "total variation", "0.13 against 0.23", -0.1),
+            ("cosine_avg", "cosine distance", "0.10 against 0.20", -0.1),
+            ("variation_min", "least total variation over heads", "0.06 against 0.11", -0.05),
+            ("variation_max", "greatest total variation over heads", "0.23 against 0.35", -0.12),
+            ("cosine_min", "least cosine distance over heads", "0.01 against 0.04", -0.03),
+            ("cosine_max", "greatest cosine distance over heads", "0.25 against 0.38", -0.13),
         )
     ],
     seconds=13,

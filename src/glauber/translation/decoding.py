@@ -31,7 +31,7 @@ order of the texts, and what becomes of a row does not depend on the other rows 
 
 import zlib
 from array import array
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Annotated, NamedTuple, Protocol
 
@@ -107,6 +107,7 @@ class Decoding:
     n_hypotheses: Annotated[int, Drafted] = 16  # sundae only: for each length
     seed: Annotated[int, check_seed] = 0  # of the noise
     judge: Annotated[str, OneOf(JUDGES)] = "teacher"  # chooses among the drafts; or itself
+    cached: bool = True  # ar only: keys and values of earlier tokens are kept
 
     @property
     def random_start(self) -> bool:
@@ -397,6 +398,9 @@ class Translation:
     confidence: tuple[tuple[float, ...], ...] = ()
 
 
+Lap = Callable[[str], None]  # called with the name of a part of the work when it is done
+
+
 def translate_texts(
     model: Translator,
     vocabulary: SubwordVocabulary,
@@ -409,11 +413,12 @@ def translate_texts(
     confidence: bool = False,
     advance: Advance | None = None,
     unknown: str = "error",
+    lap: Lap = lambda part: None,
 ) -> list[Translation]:
     """The translations, in the order of the texts; similar lengths go through the model together.
 
     reference_lengths: tokens of each text's reference, for the length `oracle` only; teacher:
-    chooses among drafts if the options say so.
+    chooses among drafts if the options say so; lap: hears of each part of `timing.PARTS`.
     """
     decoding = decoding or Decoding()
     decoding.check_model(model)
@@ -431,12 +436,14 @@ def translate_texts(
     for start in range(0, len(order), size):
         rows = order[start : start + size]
         source = pad_rows([sources[row] for row in rows]).to(model.device)
+        lap("tokens")
         if decoding.decoder == "ar":
-            batch = _search(model, vocabulary, source, decoding.n_beams, confidence)
+            batch = _search(model, vocabulary, source, decoding, confidence, lap)
         else:
             known = torch.tensor([(reference_lengths or {row: 0})[row] for row in rows])[:, None]
-            drafts = _best_drafts(model, source, decoding, known.to(model.device), teacher)
+            drafts = _best_drafts(model, source, decoding, known.to(model.device), teacher, lap)
             batch = _translations(drafts, vocabulary, confidence)
+        lap("text")
         translations |= zip(rows, batch, strict=True)
         if advance is not None:
             advance(len(rows))
@@ -463,11 +470,21 @@ def _translations(
 
 @torch.inference_mode()
 def _search(
-    model: Translator, vocabulary: SubwordVocabulary, source: Tensor, n_beams: int, confidence: bool
+    model: Translator,
+    vocabulary: SubwordVocabulary,
+    source: Tensor,
+    decoding: Decoding,
+    confidence: bool,
+    lap: Lap,
 ) -> list[Translation]:
     """Greedy or beam search; a pass for each token and for the end."""
     memory = model.encode(source)
-    hypotheses = beam_search(model, memory, n_beams) if n_beams > 1 else greedy(model, memory)
+    lap("encoder")
+    if decoding.n_beams > 1 or not decoding.cached:
+        hypotheses = beam_search(model, memory, decoding.n_beams, cached=decoding.cached)
+    else:
+        hypotheses = greedy(model, memory)
+    lap("decoder")
     log_probs = read_log_probs(model, hypotheses.tokens, memory).tolist() if confidence else []
     translations = []
     for row, (padded_tokens, score) in enumerate(
@@ -482,16 +499,24 @@ def _search(
 
 @torch.inference_mode()
 def _best_drafts(
-    model: Translator, source: Tensor, decoding: Decoding, known: Tensor, teacher: Translator | None
+    model: Translator,
+    source: Tensor,
+    decoding: Decoding,
+    known: Tensor,
+    teacher: Translator | None,
+    lap: Lap,
 ) -> Drafts:
     """The best draft of each row over its lengths and hypotheses, by the judge."""
     memory = model.project(model.encode(source))
+    lap("encoder")
     log_probs = length_log_probs(model, memory, source)
     lengths = _lengths(source, log_probs, decoding, known).repeat_interleave(decoding.n_copies, 1)
     row = torch.arange(len(source), device=source.device)
     each = row.repeat_interleave(lengths.shape[1])
     noise = _noise(model, source, lengths, decoding)
+    lap("lengths")
     drafts = decode(model, memory.rows(each), lengths.flatten(), decoding, noise=noise)
+    lap("decoder")
     if decoding.judge == "teacher" and teacher is not None:
         score = teacher_score(teacher, drafts.tokens, teacher.encode(source).rows(each))
     else:
@@ -617,8 +642,13 @@ def greedy(model: Translator, memory: Memory) -> Hypotheses:
 
 
 @torch.inference_mode()
-def beam_search(model: Translator, memory: Memory, n_beams: int = 5) -> Hypotheses:
-    """The best hypothesis, of `n_beams` at every step."""
+def beam_search(
+    model: Translator, memory: Memory, n_beams: int = 5, *, cached: bool = True
+) -> Hypotheses:
+    """The best hypothesis, of `n_beams` at every step.
+
+    Without the cache every step reads the source's projections and all tokens so far anew.
+    """
     limit, rows = limits(memory, model.shape.max_length), len(memory.states)
     device = memory.states.device
     limit = limit.repeat_interleave(n_beams)
@@ -629,14 +659,17 @@ def beam_search(model: Translator, memory: Memory, n_beams: int = 5) -> Hypothes
     done, cache = torch.zeros(rows * n_beams, dtype=torch.bool, device=device), model.empty_cache()
     first = torch.arange(rows, device=device)[:, None] * n_beams
     for step in range(int(limit.max()) + 1):
-        log_probs = next_log_probs(model, written[:, -1:], memory, cache)
+        if cached:
+            log_probs = next_log_probs(model, written[:, -1:], memory, cache)
+        else:
+            log_probs = next_log_probs(model, written, memory, model.empty_cache())
         log_probs = _close_finished(log_probs, done, step >= limit)
         reached = (total[:, :, None] + log_probs.unflatten(0, (rows, n_beams))).flatten(1)
         total, flat = reached.topk(n_beams, 1)
         parent = (first + flat // log_probs.shape[1]).flatten()
         token = (flat % log_probs.shape[1]).flatten()
         written = torch.cat([written[parent], token[:, None]], 1)
-        for layer in cache:
+        for layer in cache if cached else ():
             layer["key"], layer["value"] = layer["key"][parent], layer["value"][parent]
         done = done[parent] | (token == END)
         if bool(done.all()):
@@ -645,7 +678,7 @@ def beam_search(model: Translator, memory: Memory, n_beams: int = 5) -> Hypothes
 
 
 def next_log_probs(model: Translator, token: Tensor, memory: Memory, cache: Cache) -> Tensor:
-    """Log-probabilities (rows, vocab) of the token after `token` (rows, 1)."""
+    """Log-probabilities (rows, vocab) of the token after those that are new (rows, new)."""
     log_probs = model.follow(token, memory, cache)[:, -1].float().log_softmax(-1)
     log_probs[:, FORBIDDEN] = -torch.inf
     return log_probs

@@ -1,6 +1,5 @@
 """Quality and speed of several ways to translate the same sentences, as one comparison."""
 
-import math
 import platform
 import statistics
 import time
@@ -15,6 +14,7 @@ from glauber.foundation.checks import OneOf, Whole
 from glauber.foundation.errors import GlauberError
 from glauber.foundation.parameters import Device
 from glauber.foundation.progress import Advance, say, track
+from glauber.foundation.statistics import quantile
 from glauber.foundation.study import Result, one_of, study
 from glauber.foundation.tables import table
 from glauber.models.weights import choose_device
@@ -46,7 +46,9 @@ from glauber.translation.score import (
     bleu_difference,
     check_learned,
     check_tokenizer,
+    first_references,
     learned_score,
+    preprocessed_bleus,
     quality,
 )
 from glauber.translation.translate import (
@@ -92,7 +94,15 @@ def evaluate_translator(
         int, "Number of joined long pairs to score instead; 0: none.", Whole(0, MAX_LONG_PAIRS)
     ] = 0,
     timed: Annotated[int, "Sentences that are timed one at a time.", Whole(0)] = 50,
+    references: Annotated[
+        int | None,
+        "References of each sentence, from the first one (default: all; the paper has 1).",
+        Whole(),
+    ] = None,
     tokenizer: Annotated[str, f"Tokenizer of BLEU: {', '.join(TOKENIZERS)}."] = TOKENIZER,
+    preprocessing: Annotated[
+        bool, "Also BLEU after lowercasing and the like, which cannot be compared."
+    ] = False,
     throughput: Annotated[bool, "Also sentences per second at the best batch size."] = False,
     learned: Annotated[
         str | None, "Also a learned metric: comet or bleurt.", OneOf(tuple(MISSING))
@@ -126,7 +136,7 @@ def evaluate_translator(
         else systems(passes, lengths, decoders=decoders, judges=judges, options=decoding)
     )
     folder, kind = translator_folder(model), str(choose_device(device))
-    examples = read_examples(folder, pairs, limit=limit, long=long)
+    examples = first_references(read_examples(folder, pairs, limit=limit, long=long), references)
     measures = Measures(timed, N_THROUGHPUT if throughput else 0)
     rows = evaluate(folder, examples, compared, measures=measures, device=kind, tokenizer=tokenizer)
     metric = [
@@ -134,7 +144,8 @@ def evaluate_translator(
         for row in rows
         if learned is not None
     ]
-    return TranslatorEvaluation(str(pairs or TEST_PAIRS), machine(kind), rows, metric)
+    bleus = [preprocessed_bleus(row.outputs, examples) for row in rows if preprocessing]
+    return TranslatorEvaluation(str(pairs or TEST_PAIRS), machine(kind), rows, metric, bleus)
 
 
 def read_examples(
@@ -160,13 +171,15 @@ def _choices(name: str, value: str | Sequence[str], known: Sequence[str]) -> lis
 class Latency:
     """Seconds to translate one sentence: median and 99th percentile over the sentences.
 
-    Fewer than 100 sentences have no 99th percentile: it would be the slowest of them.
+    Fewer than 100 sentences have no 99th percentile: it would be the slowest of them. Its interval
+    is by order statistics; fewer than 368 leave the upper end open.
     """
 
     median: float
     p99: float | None
     n_sentences: int
     seconds: tuple[float, ...] = ()  # of each sentence
+    p99_interval: tuple[float | None, float | None] | None = None
     kind: str = "estimate"
 
 
@@ -216,7 +229,9 @@ class Evaluation:
         if self.latency is not None:
             row["ms"] = 1000 * self.latency.median
             if self.latency.p99 is not None:
+                ends = self.latency.p99_interval or (None, None)
                 row["p99 ms"] = 1000 * self.latency.p99
+                row["p99 interval"] = [None if end is None else 1000 * end for end in ends]
         if self.throughput is not None:
             row |= {"per s": self.throughput.best, "batch": self.throughput.batch_size}
         return row
@@ -230,6 +245,7 @@ class TranslatorEvaluation(Result):
     machine: str  # on which speed was measured
     systems: list[Evaluation]
     learned: list[Learned]  # one for each system, or none
+    bleus: list[dict[str, float]]  # of each system by preprocessing, or none
     kind: str = "estimate"  # What every number is
 
     FIGURES = {
@@ -253,6 +269,8 @@ class TranslatorEvaluation(Result):
         yield f"words that the first references themselves repeat: {scores.reference_stutter:.4f}"
         yield f"BLEU: {scores.bleu_signature}"
         yield f"chrF: {scores.chrf_signature}"
+        if self.bleus:
+            yield "BLEU by 13a is SacreBLEU's; those after other preprocessing cannot be compared"
         if any(system.latency for system in self.systems):
             yield f"ms: the median, one sentence at a time, on {self.machine}"
         if any(system.latency and system.latency.p99 is None for system in self.systems):
@@ -266,6 +284,8 @@ class TranslatorEvaluation(Result):
         rows = [system.row() for system in self.systems]
         for row, metric in zip(rows, self.learned, strict=False):
             row[metric.metric] = metric.score
+        for row, bleus in zip(rows, self.bleus, strict=False):
+            row |= {f"BLEU, {name}": bleu for name, bleu in bleus.items()}
         return rows
 
 
@@ -453,9 +473,11 @@ def latencies(
 
 def summarise_times(seconds: list[float]) -> Latency:
     """The latency of sentences that took so many seconds."""
-    n = len(seconds)
-    p99 = sorted(seconds)[math.ceil(0.99 * n) - 1] if n >= FEWEST_FOR_P99 else None
-    return Latency(statistics.median(seconds), p99, n, tuple(seconds))
+    n, median = len(seconds), statistics.median(seconds)
+    if n < FEWEST_FOR_P99:
+        return Latency(median, None, n, tuple(seconds))
+    p99 = quantile(seconds, 0.99)
+    return Latency(median, p99.value, n, tuple(seconds), p99.interval)
 
 
 def throughput(

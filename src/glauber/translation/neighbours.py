@@ -16,6 +16,9 @@ table, self- and cross-attention, are those of tables 4 and 5 of paper B:
   absolute differences and one minus the cosine; the least, mean and greatest over the heads.
   `cross_top_k`: the share of heads in which the k source positions most attended to have one in
   common.
+- `target`: the share of attention that goes to target tokens rather than to source tokens, of i and
+  of i + 1, after Ren and others (2020), who measure it where one softmax covers both. Here the two
+  blocks are separate; their scores are put into one softmax. No number of paper B is about it.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -36,6 +39,7 @@ from glauber.translation.model import FIRST_WORD, MASK, PAD, Attention, DecoderL
 OVER_HEADS = ("min", "avg", "max")
 SELF = tuple(f"self_{name}" for name in OVER_HEADS)
 CROSS = tuple(f"{kind}_{name}" for kind in ("variation", "cosine") for name in OVER_HEADS)
+TARGET = tuple(f"target_{name}" for name in OVER_HEADS)
 
 
 @dataclass(frozen=True)
@@ -99,12 +103,25 @@ class Pairs(NamedTuple):
     measures: dict[str, Tensor]
 
     @classmethod
-    def of(cls, predicted: Tensor, own: Tensor, cross: Tensor, first: int = 0) -> "Pairs":
-        """The neighbours of drafts (rows, length), padded, with their attention."""
+    def of(
+        cls,
+        predicted: Tensor,
+        own: Tensor,
+        cross: Tensor,
+        first: int = 0,
+        target: Tensor | None = None,
+    ) -> "Pairs":
+        """The neighbours of drafts (rows, length), padded, with their attention.
+
+        target (rows, heads, length): the share of each position that goes to target tokens.
+        """
         row, left = (predicted[:, 1:] != PAD).nonzero(as_tuple=True)
         right = left + 1
         measures = _self_measures(own, row, left, right)
         measures |= _cross_measures(cross[row, :, left], cross[row, :, right])
+        if target is not None:
+            both = torch.stack([target[row, :, left], target[row, :, right]], 1)
+            measures |= zip(TARGET, _over_heads(both), strict=True)
         return cls(predicted[row, left] == predicted[row, right], row + first, measures)
 
     @classmethod
@@ -223,17 +240,20 @@ def _pairs(model: Translator, source: Tensor, n_steps: int, first: int) -> Pairs
     with last_attention(model) as attention:
         scores = model.denoise(draft, memory)
     predicted = (scores[..., FIRST_WORD:].argmax(-1) + FIRST_WORD).masked_fill(~inside, PAD)
-    return Pairs.of(predicted, attention["own"].float(), attention["cross"].float(), first)
+    own, cross, target = (attention[name].float() for name in ("own", "cross", "target"))
+    return Pairs.of(predicted, own, cross, first, target)
 
 
 @contextmanager
 def last_attention(model: Translator) -> Iterator[dict[str, Tensor]]:
     """The attention probabilities of the last decoder layer, own and cross, filled as it runs.
 
-    own (rows, heads, length, length), cross (rows, heads, length, source length). The fused
-    attention of the layer does not return them, so they are computed again from its inputs.
+    own (rows, heads, length, length), cross (rows, heads, length, source length); target
+    (rows, heads, length) is the share of target tokens in one softmax over the scores of both. The
+    fused attention of the layer does not return them, so they are computed again from its inputs.
     """
     recorded: dict[str, Tensor] = {}
+    mass: dict[str, Tensor] = {}  # logarithms of what the softmax divides by
     layer = model.decoder[-1]
     assert isinstance(layer, DecoderLayer)
 
@@ -241,7 +261,10 @@ def last_attention(model: Translator) -> Iterator[dict[str, Tensor]]:
         def hook(module: nn.Module, inputs: tuple[Tensor, ...]) -> None:
             assert isinstance(module, Attention)
             states, context, visible = inputs
-            recorded[name] = probabilities(module, states, context, visible=visible)
+            scores = attention_scores(module, states, context, visible=visible)
+            recorded[name], mass[name] = scores.softmax(-1), scores.logsumexp(-1)
+            if name == "cross":  # after the layer's own
+                recorded["target"] = (mass["own"] - mass["cross"]).sigmoid()
 
         return hook
 
@@ -256,14 +279,12 @@ def last_attention(model: Translator) -> Iterator[dict[str, Tensor]]:
             hook.remove()
 
 
-def probabilities(
+def attention_scores(
     attention: Attention, states: Tensor, context: Tensor, *, visible: Tensor | None = None
 ) -> Tensor:
-    """softmax(Q K^T / sqrt(d)) over what is visible: (rows, heads, states, context)."""
+    """Q K^T / sqrt(d), -inf at what is not visible: (rows, heads, states, context)."""
     query, key = attention.split(attention.query(states)), attention.split(attention.key(context))
     scores = query @ key.transpose(-1, -2) / query.shape[-1] ** 0.5
     if visible is not None and visible.dtype == torch.bool:
-        scores = scores.masked_fill(~visible, -torch.inf)
-    elif visible is not None:  # scores of distances
-        scores = scores + visible
-    return scores.softmax(-1)
+        return scores.masked_fill(~visible, -torch.inf)
+    return scores if visible is None else scores + visible  # scores of distances

@@ -1,9 +1,10 @@
 """Quality and stutter of translations, and paired differences of two systems."""
 
 import re
+import unicodedata
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.util import find_spec
 
 import numpy as np
@@ -11,13 +12,16 @@ from numpy.typing import NDArray
 
 from glauber.foundation.errors import GlauberError
 from glauber.foundation.extras import need
-from glauber.foundation.statistics import Floats, jackknife
-from glauber.foundation.study import one_of
+from glauber.foundation.statistics import Estimate, Floats, jackknife, proportion
+from glauber.foundation.study import internal, one_of
 from glauber.translation.data import Example
 
 REPEATED = re.compile(r"\b(\w+)(?=\s+\1\b)")
+CHINESE = "[\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U000323af]"  # one character
+REPEATED_CHINESE = re.compile(f"({CHINESE}{{1,4}}?)(?=\\1)")  # up to 4 characters, twice
 TOKENIZERS = ("13a", "intl", "zh", "char", "none", "ja-mecab", "ko-mecab", "flores200")  # of BLEU
 TOKENIZER = "13a"
+NEAR = 10.0  # chrF below another translation of a sentence, at most, to be as reasonable
 COMET = "Unbabel/wmt22-comet-da"  # default checkpoint of COMET
 # Learned metrics need gigabytes of weights of their own, which this package does not contain.
 MISSING = {
@@ -91,12 +95,20 @@ def quality(
     )
 
 
+def first_references(examples: Sequence[Example], count: int | None) -> list[Example]:
+    """The sentences with at most so many of their references; None: all."""
+    return [replace(sentence, references=sentence.references[:count]) for sentence in examples]
+
+
 def stutter_rate(outputs: Sequence[str], examples: Sequence[Example]) -> float:
     """Share of output words that repeat their left neighbour more often than any reference does.
 
     A repetition is a word twice with nothing but a blank between, in small or capital letters:
     "casa casa." has one, "no, no" and "Tom. Tom" have none. It counts where the output has more
-    repetitions of that word than each of the references. Words are separated by blanks.
+    repetitions of that word than each of the references. Words are separated by blanks. Chinese is
+    written without: there each character is a word, and one to four characters that follow
+    themselves directly are a repetition. Other scripts without blanks (kana, Thai) have to be
+    separated beforehand.
     """
     return stutter_of(stutter_counts(outputs, examples).sum(0))
 
@@ -108,7 +120,7 @@ def stutter_counts(outputs: Sequence[str], examples: Sequence[Example]) -> NDArr
         excused: Counter[str] = Counter()
         for reference in sentence.references:
             excused |= Counter(_repeated_words(reference))
-        rows.append(((Counter(_repeated_words(output)) - excused).total(), len(output.split())))
+        rows.append(((Counter(_repeated_words(output)) - excused).total(), n_words(output)))
     return np.array(rows, dtype=np.int64).reshape(-1, 2)
 
 
@@ -118,14 +130,20 @@ def stutter_of(total: Floats | NDArray[np.int64]) -> float:
 
 def repeat_rate(texts: Sequence[str]) -> float:
     """Share of the words of texts that repeat their left neighbour."""
-    return sum(len(_repeated_words(text)) for text in texts) / max(
-        1, sum(len(text.split()) for text in texts)
-    )
+    return sum(len(_repeated_words(text)) for text in texts) / max(1, sum(map(n_words, texts)))
+
+
+def n_words(text: str) -> int:
+    """Number of words between blanks; each Chinese character is one."""
+    characters = len(re.findall(CHINESE, text))
+    if not characters:
+        return len(text.split())
+    return characters + len(re.findall(r"\w+", re.sub(CHINESE, " ", text)))
 
 
 def _repeated_words(text: str) -> list[str]:
     """The words that follow themselves directly."""
-    return REPEATED.findall(text.lower())
+    return REPEATED.findall(text.lower()) + REPEATED_CHINESE.findall(text)
 
 
 @dataclass(frozen=True)
@@ -228,6 +246,86 @@ def bleu_of(total: Floats | NDArray[np.int64]) -> float:
     return float(score.score)
 
 
+# Other BLEUs of the same texts: preprocessing raises it, so that numbers cannot be compared (paper
+# B, appendix L.3).
+
+
+def without_diacritics(text: str) -> str:
+    """Letters without accents."""
+    decomposed = unicodedata.normalize("NFD", text)
+    return "".join(c for c in decomposed if not unicodedata.combining(c))
+
+
+def marks_apart(text: str) -> str:
+    """Blanks around every punctuation mark and symbol."""
+    return re.sub(r"([^\w\s]|_)", r" \1 ", text)
+
+
+@dataclass(frozen=True)
+class Preprocessing:
+    """A tokenizer of BLEU, and what is done to outputs and references before."""
+
+    tokenizer: str = TOKENIZER
+    changes: tuple[Callable[[str], str], ...] = ()
+
+    def counts(self, outputs: Sequence[str], examples: Sequence[Example]) -> NDArray[np.int64]:
+        """What `bleu_of` takes, of each sentence."""
+        prepared = [
+            Example(sentence.source, tuple(map(self.apply, sentence.references)))
+            for sentence in examples
+        ]
+        return bleu_counts([self.apply(output) for output in outputs], prepared, self.tokenizer)
+
+    def apply(self, text: str) -> str:
+        for change in self.changes:
+            text = change(text)
+        return text
+
+
+PREPROCESSING = {
+    "13a": Preprocessing(),
+    "intl": Preprocessing("intl"),
+    "lower case": Preprocessing(changes=(str.lower,)),
+    "no diacritics": Preprocessing(changes=(without_diacritics,)),
+    "words as they are": Preprocessing("none"),
+    "marks apart": Preprocessing("none", (marks_apart,)),
+    "all three": Preprocessing("none", (str.lower, without_diacritics, marks_apart)),
+}
+
+
+def preprocessed_bleus(outputs: Sequence[str], examples: Sequence[Example]) -> dict[str, float]:
+    """BLEU of the same outputs after each preprocessing; `13a` is SacreBLEU's own."""
+    return {
+        name: bleu_of(how.counts(outputs, examples).sum(0)) for name, how in PREPROCESSING.items()
+    }
+
+
+def preprocessing_difference(
+    outputs: Sequence[str], examples: Sequence[Example], name: str, less: str = "13a"
+) -> Difference:
+    """BLEU after one preprocessing less BLEU after another one, with its interval."""
+    left, right = (PREPROCESSING[each].counts(outputs, examples) for each in (name, less))
+    return paired_difference(left, right, bleu_of)
+
+
+def share_near(
+    outputs: Sequence[str],
+    others: Sequence[str],
+    examples: Sequence[Example],
+    margin: float = NEAR,
+) -> Estimate:
+    """Share of sentences whose chrF is at most `margin` below that of the others' translation."""
+    _check_pairs(outputs, others, examples)
+    from sacrebleu.metrics import CHRF
+
+    chrf = CHRF()
+    scores = [
+        [chrf.sentence_score(text, list(sentence.references)).score for text in pair]
+        for *pair, sentence in zip(outputs, others, examples, strict=True)
+    ]
+    return proportion(sum(own >= other - margin for own, other in scores), len(scores))
+
+
 @dataclass(frozen=True)
 class Learned:
     """The mean score of a learned metric, on its own scale."""
@@ -236,6 +334,7 @@ class Learned:
     weights: str
     score: float
     n_sentences: int
+    scores: tuple[float, ...] = internal(default=())  # of each sentence
     kind: str = "estimate"
 
 
@@ -253,7 +352,7 @@ def learned_score(
     one_of("the learned metric", metric, MISSING)
     scorer = _comet if metric == "comet" else _bleurt
     name, scores = scorer(outputs, examples, weights)
-    return Learned(metric, name, sum(scores) / len(scores), len(scores))
+    return Learned(metric, name, sum(scores) / len(scores), len(scores), tuple(scores))
 
 
 def _comet(

@@ -23,6 +23,7 @@ from glauber.foundation.statistics.means import (
     standard_error,
     t_quantile,
 )
+from glauber.foundation.statistics.quantiles import Quantile, quantile, quantile_ratio
 from glauber.foundation.statistics.times import MedianTime, clustered_median_time, median_time
 
 __all__ = [
@@ -32,6 +33,7 @@ __all__ = [
     "Estimates",
     "Floats",
     "MedianTime",
+    "Quantile",
     "Statistic",
     "clopper_pearson",
     "clustered_mean",
@@ -44,6 +46,8 @@ __all__ = [
     "normal_quantile",
     "power",
     "proportion",
+    "quantile",
+    "quantile_ratio",
     "rank_correlation",
     "ratio_over_chains",
     "smallest_effect",

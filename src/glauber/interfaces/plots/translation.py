@@ -7,6 +7,7 @@ import numpy as np
 
 from glauber.interfaces.plots.chart import BLUE, FAINT, INK, ORANGE, QUIET, Chart
 from glauber.translation.evaluation import JUDGE_SUFFIX, Evaluation
+from glauber.translation.timing import PARTS, TranslatorTimes
 from glauber.translation.training import TrainedModel
 from glauber.translation.translate import Sentence
 
@@ -139,3 +140,44 @@ def _line_name(evaluation: Evaluation) -> str:
 def _milliseconds(system: Evaluation) -> float:
     assert system.latency is not None
     return 1000 * system.latency.median
+
+
+def plot_times(times: TranslatorTimes) -> Chart:
+    """Milliseconds of each sentence over the tokens of its target."""
+    chart = Chart(
+        "Time by length",
+        f"one sentence at a time on {times.machine}",
+        x=dict(title="target tokens", tickformat=",d"),
+        y=dict(title="ms", tickformat="~g", rangemode="tozero"),
+        height=420,
+        legend="below",
+        showlegend=True,
+    )
+    for system, (color, _, symbol, _) in zip(times.seconds, cycle(STYLES), strict=False):
+        hover = f"{system}, %{{x}} tokens: %{{y:.1f}} ms"
+        milliseconds = 1000 * times.total(system)
+        chart.dots(times.target_tokens, milliseconds, system, hover, color=color, symbol=symbol)
+    return chart
+
+
+def plot_parts(times: TranslatorTimes) -> Chart:
+    """Mean milliseconds of the decoder and of fixed costs, one bar for each system."""
+    chart = Chart(
+        "Where the time goes",
+        f"mean ms of a sentence, one at a time on {times.machine}",
+        x=dict(title="ms", tickformat="~g"),
+        y=dict(autorange="reversed"),
+        height=300,
+        legend="below",
+        barmode="stack",
+        showlegend=True,
+    )
+    systems, fixed = list(times.seconds), [part for part in PARTS if part != "decoder"]
+    for name, parts in (("fixed costs", fixed), ("decoder", ["decoder"])):
+        means = [
+            1000 * sum(float(times.part(system, part).mean()) for part in parts)
+            for system in systems
+        ]
+        hover = f"%{{y}}, {name}: %{{x:.2f}} ms"
+        chart.columns(means, systems, name, hover, horizontal=True)
+    return chart
