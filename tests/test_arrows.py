@@ -31,8 +31,8 @@ ARROWS = {
     "exact": {"models", "texts"},  # texts for the study that reads them
     "translation": {"models", "texts", "dynamics"},
     "studies/compatibility": BELOW | {"exact"},
-    "studies/mixing": BELOW | {"exact"},
-    "studies/metastability": BELOW,
+    "studies/mixing": BELOW | {"exact", "studies/compatibility"},
+    "studies/metastability": BELOW | {"exact", "studies/compatibility"},
     "studies/decoding": BELOW | {"exact"},
     "studies/landscape": BELOW
     | {"studies/compatibility", "studies/metastability", "studies/mixing"},

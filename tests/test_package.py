@@ -54,9 +54,9 @@ LACKING = {
     "scan-mutations QVQLVQSGVEVKKPGASVKV --positions H3": "proteins",
 }
 PIECES = {
-    "embeddings": "A-fig1 A-fig2 A-fig3a A-fig3b A-fig4 A-prefixes A-regimes "
-    "A-table3 A-table4 A-table5",
-    "translation": "B-ablation B-bleu B-remark6 B-table1 B-table2 B-table3",
+    "embeddings": "A-fig1 A-fig2 A-fig3-temperatures A-fig3a A-fig3b A-fig4 A-prefixes "
+    "A-regimes A-table3 A-table4 A-table5 A-traps",
+    "translation": "B-ablation B-bleu B-entropy B-remark6 B-table1 B-table2 B-table3",
 }
 BY_PIECE = {f"paper {one}": extra for extra, named in PIECES.items() for one in named.split()}
 LACKING |= BY_PIECE
