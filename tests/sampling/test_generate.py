@@ -173,6 +173,28 @@ def test_log_probabilities_are_those_of_the_path(model: MaskedLM) -> None:
     assert found.passes.tolist() == [6, 6, 6] and found.n_revised.tolist() == [0, 0, 0]
 
 
+def test_passes_and_revised_tokens_are_those_of_the_events(model: MaskedLM, tmp_path: Path) -> None:
+    """Two tokens a pass, swept after each pass, counted again by following the stored events."""
+    how = {"length": 5, "count": 2, "chains": 6, "temperature": 0.9, "correct": 1}
+    found = glauber.generate(model, **how, out=tmp_path / "run")
+    assert found.passes.tolist() == [3] * 6
+    run = found.run
+    assert run is not None
+    events = [run.read(name) for name in ("site", "token")]  # (chains, passes, slots)
+    length, revised = run.tokens(0).shape[1], np.zeros(6, int)
+    for chain, now in enumerate(run.tokens(0).copy()):
+        for step in range(run.steps):
+            for slot, (site, token) in enumerate(
+                zip(*(e[chain, step] for e in events), strict=True)
+            ):
+                if site >= 0:
+                    revised[chain] += slot >= length and now[site] != token
+                    now[site] = token
+    assert found.n_revised.tolist() == revised.tolist() and revised.sum() > 0
+    swept = (events[0][:, :, length:] >= 0).sum(axis=(1, 2))
+    assert (swept > revised).any()  # a redraw that leaves the token is no revision
+
+
 def test_lengths_are_ranked_by_their_scores(model: MaskedLM) -> None:
     found = glauber.infill(model, "the [MASK:1-3] sat", temperature=0)
     frame = found.frame()
