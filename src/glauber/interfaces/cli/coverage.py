@@ -192,12 +192,13 @@ def _counts(paper: Paper) -> Iterator[str]:
 
 
 def _table(items: list[Item]) -> Iterator[str]:
-    yield "| # | item | the paper says | state | where | remark |"
-    yield "|---|---|---|---|---|---|"
+    yield "| # | what the paper says | state | where |"
+    yield "|---|---|---|---|"
     for item in items:
+        statement = f"**{_cell(item.item)}**<br>{_cell(item.says)}"
+        state = f"{item.state}<br>{_cell(item.remark)}" if item.remark else item.state
         where = "<br>".join(map(link, item.places))
-        cells = map(_cell, (item.item, item.says, item.state))
-        yield f"| {item.number} | {' | '.join(cells)} | {where} | {_cell(item.remark)} |"
+        yield f"| {item.number} | {statement} | {state} | {where} |"
 
 
 def _cell(text: str) -> str:
@@ -220,7 +221,8 @@ def link(place: str) -> str:
         return f"[`glauber paper {rest}`](../src/{name.replace('.', '/')}.py)"
     if kind == "python":
         home = (_home(rest) or PACKAGE).relative_to(PACKAGE).as_posix()
-        return f"[`{rest}`](../src/glauber/{home})"
+        shown = rest.removeprefix("glauber.").removeprefix("studies.")
+        return f"[`{shown}`](../src/glauber/{home})"
     if kind == "test":
         path, _, name = rest.partition("::")
         return f"[`{name}`](../{path})"
