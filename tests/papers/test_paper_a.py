@@ -154,7 +154,8 @@ def test_table_1_of_several_models(resize, tiny_folder, tmp_path, monkeypatch):
     module = transformers.AutoModelForMaskedLM.from_pretrained(tiny_folder)
     assert parameters == {sum(values.numel() for values in module.parameters())}
     assert [row["type"] for row in made.rows] == ["MLM", "MLM", "AR"]
-    assert control["count"] == 30 and rows[0]["published"] == "0.644, 110M"
+    assert control["count"] == 30 and rows[0]["published"] == 0.644
+    assert [row["published_parameters"] for row in made.rows] == ["110M", "110M", "124M"]
     exact = by_sentence(made)["the mean Delta of bert-base-uncased is 0.644"]
     assert exact.quantity.value == pytest.approx(rows[1]["mean"][0])
     assert any("by its name or its config; weights are not" in note for note in exact.differs)

@@ -471,25 +471,20 @@ def table_1_rows(a: Answers) -> list[Row]:
             "mean": mean_delta(study),
             "certified": int(study.certified.sum()),
             "count": len(study.delta),
-            "published": _published_row(MEAN_DELTA, published_name(study.model)),
+            "published": MEAN_DELTA.get(name),
+            "published_parameters": SIZES.get(name),
         }
         for study in a.studies
+        for name in [published_name(study.model) or study.model]
     ]
-    published = {"gpt2": 0.0} if a.settings.control == "gpt2" else {}
-    closes = a.control | {
-        "model": f"control: {a.control['model']}",
-        "published": _published_row(published, a.settings.control),
-    }
+    closes = a.control | {"model": f"control: {a.control['model']}", "published": 0.0}
+    closes["published_parameters"] = SIZES["gpt2"]
     names = ("model", "type", "parameters", "mean", "certified", "count", "published")
+    names += ("published_parameters",)
     return [
         *columns(rows, *names, kind="estimate"),
         *columns([closes], *names, "largest", kind="exact up to rounding; it checks only that"),
     ]
-
-
-def _published_row(means: dict[str, float], name: str | None) -> str | None:
-    """Mean and size in the paper; None of a model that it does not have."""
-    return f"{means[name]:.3f}, {SIZES[name]}" if name in means else None
 
 
 def table_1_claims(a: Answers) -> Iterable[Published]:

@@ -216,7 +216,7 @@ def test_a_joint_distribution_gets_no_certificate(strength, rounded):
 
 def test_the_reported_numbers_are_those_of_the_rectangles():
     sample = measured(Table.random(6, 4, seed=2))
-    answer = RectangleTest("a table", 5, 5, [], None, sample)
+    answer = RectangleTest("a table", "custom", None, 5, 5, [], None, sample)
     delta = sample.delta.tolist()
     assert answer.mean.value == pytest.approx(sum(delta) / len(delta))
     assert answer.quantiles["0.5"] == pytest.approx(sorted(delta)[99] / 2 + sorted(delta)[100] / 2)
@@ -235,12 +235,12 @@ def test_rectangles_of_one_passage_are_not_independent():
     scores = torch.zeros(60, 4, 2, dtype=torch.float64)
     scores[:, 0, 0] = shared
     alike = replace(sample, passages=passages, scores=scores)
-    answer = RectangleTest("a table", 5, 5, [], None, alike)
+    answer = RectangleTest("a table", "custom", None, 5, 5, [], None, alike)
     by_passage = mean_over_chains(shared[:6].numpy(), bounds=(0.0, np.inf))
     assert answer.mean.interval == pytest.approx(by_passage.interval, rel=1e-6)
     assert answer.population == "passages like these 6"
     of_one = replace(alike, passages=torch.zeros(60, dtype=torch.int64))
-    answer = RectangleTest("a table", 5, 5, [], None, of_one)
+    answer = RectangleTest("a table", "custom", None, 5, 5, [], None, of_one)
     assert answer.mean.n_chains == 60 and "this passage" in answer.population
 
 
@@ -377,3 +377,16 @@ def test_a_short_text_is_taken_whole(tiny_folder, texts):
         result = rectangles(model, texts[0], count=5, top=3)
     assert (result.delta == rectangles(model, texts[0], count=5, top=3, length=None).delta).all()
     assert (result.rectangles.sites < model.vocabulary.count(texts[0]) + 1).all()
+
+
+def test_the_control_has_as_many_rectangles_as_are_asked_for(tiny_folder):
+    options = dict(count=12, length=5, control="left-to-right")
+    ten, all_of_them = (
+        module.rectangles(str(tiny_folder), conftest.TEXTS[:3], control_count=n, **options)
+        for n in (10, 300)
+    )
+    assert (ten.control.count, all_of_them.control.count) == (10, 12)
+    assert (ten.kind, ten.control.kind) == ("masked", "causal")
+    assert ten.parameters == ten.control.parameters > 1000
+    table = module.rectangles(Table.random(3, 3), ["012"], count=3, length=None)
+    assert (table.kind, table.parameters) == ("custom", None)
