@@ -400,8 +400,10 @@ def ask_persistence(s: Settings) -> dict[str, object]:
     run = s.run(s.chain_set())
     embedder = choose(run, s.embedder)
     return {
-        "basins": persistence(run, of="basins", embedder=embedder, device=run.spec.device),
-        "topics": persistence(run, of="topics", scorer=s.scorer, embedder=embedder),
+        "basins": persistence(run, of="basins", embedder=embedder, device=s.device),
+        "topics": persistence(
+            run, of="topics", scorer=s.scorer, embedder=embedder, device=s.device
+        ),
         "embedded": embedder,
     }
 
@@ -431,7 +433,8 @@ PERSISTENCE = Piece(
     TABLE_5_CHAINS + "; basins of the Markov model on {embedded.name}, topics by {scorer}",
     small={**TABLE_5.small, "scorer": SIMILARITY},
     paper={**TABLE_5.paper, "scorer": BART},
-    not_in_paper=("temperature", "length", "chains", "steps"),
+    not_in_paper=("temperature",),
+    choices=("the chains are those of table 5: the paper gives no protocol",),
     chains=TABLE_5.chains,
     ask=ask_persistence,
     table=lambda a: [

@@ -14,7 +14,7 @@ from glauber.studies.metastability.margins import margins_of
 
 
 def by_first_word(texts):
-    """One of three labels by the first letter; equal scores, so none, where "the" is in it twice."""
+    """One of three labels by the first letter; equal scores where "the" is in the text twice."""
     scores = np.full((len(texts), 3), 1 / 3)
     for row, text in zip(scores, texts, strict=True):
         if text.split().count("the") < 2:
