@@ -57,6 +57,7 @@ STUDIES = {
     "What is it about?": {
         "topics": "studies.landscape.topics",
         "prefixes": "studies.landscape.prefixes",
+        "persistence": "studies.landscape.persistence",
         "compare": "studies.landscape.comparison",
         "report": "interfaces.report.report",
     },

@@ -18,6 +18,9 @@ def shares(texts):
 SCORER = Scorer("shares", LABELS, shares)
 EXAMPLES = {
     "topics": lambda at: glauber.topics(at.run, scorer=SCORER, every=10),
+    "persistence": lambda at: glauber.persistence(
+        at.run, of="topics", scorer=SCORER, every=10
+    ),
     "prefixes": lambda at: glauber.prefixes(
         at.model, at.texts, prefixes=["the red cat", "we will be"], words=["cat"], chains=3,
         length=4, steps=8, every=2, scorer=SCORER,

@@ -92,6 +92,7 @@ ANSWERS: dict[str, Call] = {
         at.cold, window=20, stride=5, shortest=8, threshold=0.5
     ),
     "basins": lambda at: glauber.basins(at.run, every=2, lag=2, clusters=3),
+    "persistence": lambda at: glauber.persistence(at.run, every=2),
     "prefixes": lambda at: glauber.prefixes(
         at.model, PIECES, prefixes=["EVQL", "QVQLK"], words="K,Y", chains=3, length=6, steps=40,
         every=2,
@@ -131,6 +132,7 @@ REFUSALS: dict[str, list[tuple[Call, str]]] = {
         (lambda at: glauber.topics(at.run), UNREAD),
         (lambda at: glauber.topics(at.cold), UNREAD),  # not that one chain is too few
     ],
+    "persistence": [(lambda at: glauber.persistence(at.run, of="topics"), UNREAD)],
     "translate": [(lambda at: glauber.translate([ONE], model=at.name), NO_TRANSLATOR)],
     "train_translator": [
         (

@@ -17,6 +17,7 @@ from glauber.papers.piece import Answers
 from glauber.studies.metastability import quoted_traps as quotes
 from glauber.studies.metastability.quoted_traps import Quotation
 from glauber.studies.metastability.traps import TrapSearch
+from tiny_nli import make_nli
 
 
 def _values(**values):
@@ -147,3 +148,22 @@ def test_both_words_of_the_scoring_sentence_must_be_weak(monkeypatch, tiny_folde
     answers = Answers(study=study, settings=_values(model="another"))
     weak = next(iter(QUOTES.claims(answers))).claim(answers)
     assert weak.quantity.value == pytest.approx(max(held.margins.gaps[:2]))
+
+
+def test_the_piece_on_persistence_ranks_stays(monkeypatch, tiny_folder, tmp_path):
+    piece = paper_a_traps.PERSISTENCE
+    options = dict(model=str(tiny_folder), length=5, chains=5, steps=200, embedder="tokens")
+    small = piece.small | options | {"temperature": 0.5, "scorer": str(make_nli(tmp_path / "nli"))}
+    monkeypatch.setitem(paper_a_traps.PIECES, "A-persistence", replace(piece, small=small))
+    made = paper("A-persistence", TEXTS, out=tmp_path / "papers")
+    (chains,) = (tmp_path / "papers" / "chains").glob("[!.]*")
+    found = glauber.persistence(chains, embedder="tokens")
+    margins, moves = made.claims[:2]
+    assert margins.quantity.value == pytest.approx(found.ranks.by_min_gap.value)
+    assert moves.quantity.value == pytest.approx(found.ranks.by_escape_moves.value)
+    assert (margins.region.low, moves.region.high) == (0.0, 0.0)
+    own = [stay for stay in found.stays if stay.label == "basin 0"]
+    row = next(row for row in made.rows if row["label"] == "basin 0")
+    assert row["stays"] == len(own)
+    assert row["duration"] == pytest.approx(np.mean([stay.duration for stay in own]))
+    assert len(made.claims) == 4 and "by topics" in made.claims[2].sentence

@@ -14,14 +14,22 @@ from glauber.foundation.statistics import (
     jackknife,
 )
 from glauber.papers.claims import Quantity, Region, above, at_least, at_most, below, near
-from glauber.papers.paper_a import BERT, SHARE, SMALL, TABLE_5, choose, share_of
+from glauber.papers.paper_a import BART, BERT, SHARE, SMALL, TABLE_5, choose, share_of
 from glauber.papers.piece import Answers, Piece, Published, Row, columns
 from glauber.papers.work import Settings
 from glauber.sampling.reopened import drawn_from
+from glauber.studies.landscape.persistence import Stay, persistence
+from glauber.studies.landscape.scorers import SIMILARITY
 from glauber.studies.metastability.quoted_traps import COHERENT, NONSENSICAL, quoted_traps
 from glauber.studies.metastability.traps import RankCorrelation, Trap, TrapList, TrapSearch
 
 A1, C2 = "paper A, appendix A.1", "paper A, appendix C.2"
+DEPTH = "paper A, section 6.2.2"
+NAMES = {"by_min_gap": "smallest gap", "by_escape_moves": "number of escape moves"}
+TABLE_5_CHAINS = (
+    "{chains} chains of {steps:,} steps from passages cut to {length} tokens, {model} at "
+    "temperature {temperature:g}"
+)
 RARE = 0.1  # a token is improbable below this
 PLL = (
     "coherence: pseudo-log-likelihood per token at temperature 1, which is computed from the same "
@@ -146,24 +154,27 @@ def longest_family(catalogue: TrapList) -> Quantity:
 
 def ranked(catalogue: TrapList, by: str) -> Quantity:
     """A rank correlation of durations over families."""
-    ranks: RankCorrelation | None = catalogue.ranks and getattr(catalogue.ranks, by)
-    if ranks is None:
-        return Quantity("", None, reason="too few families of traps")
-    families = ranks.n_families, "families of traps"
-    return Quantity(
-        "", ranks.value, ranks.interval, *families, bounds=(-1.0, 1.0), reason=ranks.reason
-    )
+    rank: RankCorrelation | None = catalogue.ranks and getattr(catalogue.ranks, by)
+    return rank_quantity(rank, "families of traps", "too few families of traps")
+
+
+def rank_quantity(rank: RankCorrelation | None, unit: str, missing: str) -> Quantity:
+    """A rank correlation over independent units, or the reason why there is none."""
+    if rank is None:
+        return Quantity("", None, reason=missing)
+    n, ends = rank.n_families, rank.interval
+    return Quantity("", rank.value, ends, n, unit, bounds=(-1.0, 1.0), reason=rank.reason)
 
 
 MECHANISMS = Piece(
     "how traps begin, hold and end: entries, neighbourhoods, families, escapes, coherence",
-    TABLE_5.protocol.split(";")[0]  # type: ignore[union-attr]
+    TABLE_5_CHAINS
     + "; rolling detector of the paper on {embedded.name}; exit times from the {neighbours} most "
     "probable texts one token away",
     small={**TABLE_5.small, "neighbours": 32},
     paper=TABLE_5.paper,
     published=TABLE_5.published,
-    not_in_paper=("temperature", "neighbours"),
+    not_in_paper=("temperature",),
     chains=TABLE_5.chains,
     ask=ask_mechanisms,
     table=mechanism_rows,
@@ -264,7 +275,7 @@ MECHANISMS = Piece(
         ),
         Published(
             "regions with larger local margins are harder to leave",
-            "paper A, section 6.2.2",
+            DEPTH,
             "harder, no number",
             "rank correlation (Somers' D) of a trap's duration with its smallest gap",
             lambda a: ranked(a.rolling, "by_min_gap"),
@@ -273,7 +284,7 @@ MECHANISMS = Piece(
         ),
         Published(
             "regions with fewer likely escape moves are harder to leave",
-            "paper A, section 6.2.2",
+            DEPTH,
             "harder, no number",
             "rank correlation (Somers' D) of a trap's duration with the number of escape moves",
             lambda a: ranked(a.rolling, "by_escape_moves"),
@@ -384,4 +395,64 @@ QUOTES = Piece(
     differs=TABLE_5.differs,
 )
 
-PIECES = {"A-quotes": QUOTES, "A-traps": MECHANISMS}
+
+def ask_persistence(s: Settings) -> dict[str, object]:
+    run = s.run(s.chain_set())
+    embedder = choose(run, s.embedder)
+    return {
+        "basins": persistence(run, of="basins", embedder=embedder, device=s.device),
+        "topics": persistence(
+            run, of="topics", scorer=s.scorer, embedder=embedder, device=s.device
+        ),
+        "embedded": embedder,
+    }
+
+
+def persistence_claims(a: Answers) -> Iterable[Published]:
+    for stays in (a.basins, a.topics):
+        for sentence, by, region, effect in (
+            ("larger local margins", "by_min_gap", above(0.0), 0.3),
+            ("fewer likely escape moves", "by_escape_moves", below(0.0), -0.3),
+        ):
+            ranks = stays.ranks
+            rank: RankCorrelation | None = ranks and getattr(ranks, by)
+            yield Published(
+                f"regions with {sentence} are harder to leave (by {stays.of})",
+                DEPTH,
+                "harder, no number",
+                f"Somers' D of the duration of stays and the mean {NAMES[by]} of their texts",
+                rank_quantity(rank, "chains", "stays in too few chains"),
+                region,
+                effect=effect,
+                choices=("stays: snapshots in a row with one label; over pairs of chains",),
+            )
+
+
+PERSISTENCE = Piece(
+    "how long chains stay in basins and with topics, by the margins of their texts",
+    TABLE_5_CHAINS + "; basins of the Markov model on {embedded.name}, topics by {scorer}",
+    small={**TABLE_5.small, "scorer": SIMILARITY},
+    paper={**TABLE_5.paper, "scorer": BART},
+    not_in_paper=("temperature",),
+    choices=("the chains are those of table 5: the paper gives no protocol",),
+    chains=TABLE_5.chains,
+    ask=ask_persistence,
+    table=lambda a: [
+        row
+        for stays in (a.basins, a.topics)
+        for label in sorted({stay.label for stay in stays.stays})
+        for row in label_rows([stay for stay in stays.stays if stay.label == label])
+    ],
+    figures=lambda a: {"basins": a.basins.figure(), "topics": a.topics.figure()},
+    claims=persistence_claims,
+)
+
+
+def label_rows(stays: list[Stay]) -> list[Row]:
+    """The means over the stays of one label."""
+    names = "duration", "mean_gap", "min_gap", "escape_moves", "escape_rate"
+    means = {name: float(np.mean([getattr(stay, name) for stay in stays])) for name in names}
+    return [{"label": stays[0].label, "stays": len(stays)} | means | {"kind": "estimate"}]
+
+
+PIECES = {"A-persistence": PERSISTENCE, "A-quotes": QUOTES, "A-traps": MECHANISMS}

@@ -28,6 +28,7 @@ from glauber.interfaces.plots.chart import (
 )
 from glauber.interfaces.plots.runs import add_chains
 from glauber.studies.landscape.comparison import ModelRow
+from glauber.studies.landscape.persistence import Persistence
 from glauber.studies.landscape.prefixes import Contrast
 from glauber.studies.landscape.recurrence import Recurrence
 from glauber.studies.landscape.scorers import TopicScores
@@ -118,6 +119,28 @@ def plot_recurrence(
         )
         chart.line(scores.steps, mean, f"from {seed}", hover, color=color)
     chart.rule(y=scores.baseline, dash="dot", width=1.5)
+    return chart
+
+
+def plot_persistence(result: Persistence) -> Chart:
+    """The duration of each stay against the mean smallest gap of its texts, a colour per label."""
+    chart = Chart(
+        f"Duration of stays, by {result.of}",
+        f"steps in a row against the mean smallest gap of the texts, one every {result.every:,} "
+        "steps",
+        x=dict(title="smallest gap in units of score"),
+        y=dict(title="steps", type="log", tickformat=",d"),
+        legend="below",
+    )
+    for label in dict.fromkeys(stay.label for stay in result.stays):
+        own = [stay for stay in result.stays if stay.label == label]
+        chart.dots(
+            [stay.min_gap for stay in own],
+            [stay.duration for stay in own],
+            label,
+            f"{label}, chain %{{customdata}}: %{{y:,}} steps, smallest gap %{{x:.2f}}",
+            trace=dict(customdata=[stay.chain for stay in own]),
+        )
     return chart
 
 

@@ -835,7 +835,7 @@ class TrapSearch:
         path, spell = self.paths[episode.chain], self.run.vocabulary.spell
         touched, counts = path.between(episode.first, episode.last)
         for tokens, steps in states_by_occupancy(path.states[touched], counts):
-            margins = self._margins_of(episode.chain, tokens)
+            margins = self.margins_at(episode.chain, tokens)
             if margins is None:
                 continue
             is_left = episode.ended and episode.centre is not None  # a ball, by its last step
@@ -854,7 +854,7 @@ class TrapSearch:
         reason = "every state of it holds a token of the start that is never drawn."
         return SkippedEpisode(**vars(episode), reason=reason)
 
-    def _margins_of(self, chain: int, tokens: Ints) -> Margins | None:
+    def margins_at(self, chain: int, tokens: Ints) -> Margins | None:
         """The margins of a state of a chain; none if it contains a token that is never drawn."""
         run, key = self.run, self._key(chain, tokens)
         if key not in self._margins:
@@ -930,7 +930,7 @@ class TrapSearch:
         site = int((before != after).argmax())  # one site a step
         step = int(path.first[number + 1])
         spell = self.run.vocabulary.spell
-        margins = self._margins_of(chain, before)
+        margins = self.margins_at(chain, before)
         weakest = None if margins is None else margins.sites[int(margins.gaps.argmin())]
         return Escape(
             step=step,
