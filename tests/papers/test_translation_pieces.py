@@ -321,3 +321,21 @@ def test_tables_4_and_5(folder, name):
     assert ("target_avg" in yes) == (name == "B-table4") and "target_avg" not in gap["published"]
     if name == "B-table4":  # one-sided: smaller self-attention agrees
         assert all(claim.region.low == float("-inf") for claim in made.claims)
+
+
+def test_the_recipe_is_listed_and_its_parameters_counted():
+    made = paper("B-recipe")
+    (claim,) = made.claims
+    assert claim.verdict.word == "agrees" and round(claim.quantity.value, 2) == 67.13
+    rows = {row["hyperparameter"]: row for row in made.rows}
+    assert rows["steps"]["here"] == rows["steps"]["paper"] == 500_000
+    assert rows["targets"]["verdict"] == "differs" and rows["targets"]["note"]
+
+
+def test_remark_6_is_measured_on_both_sets(folder):
+    made = paper("B-remark6")
+    assert [row["set"] for row in made.rows] == ["test", "long"]
+    for row, claim in zip(made.rows, made.claims, strict=True):
+        assert claim.quantity.value == row["hidden"][0] > 0
+        assert (claim.verdict.word == "agrees") == (row["hidden"][1] > 0)
+        assert 0 <= row["changed"][0] <= 1 and row["n_positions"] > 0
