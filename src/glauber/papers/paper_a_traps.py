@@ -14,8 +14,8 @@ from glauber.foundation.statistics import (
     jackknife,
 )
 from glauber.papers.claims import Quantity, Region, above, at_least, at_most, below, near
-from glauber.papers.paper_a import BART, BERT, SHARE, SMALL, TABLE_5, choose, share_of
-from glauber.papers.piece import Answers, Piece, Published, Row, columns
+from glauber.papers.paper_a import BERT, SHARE, SMALL, TABLE_5, choose, share_of
+from glauber.papers.piece import BART, Answers, Piece, Published, Row, columns
 from glauber.papers.work import Settings
 from glauber.sampling.reopened import drawn_from
 from glauber.studies.landscape.persistence import Stay, persistence

@@ -175,7 +175,7 @@ class Persistence(Result):
     of: str
     every: int  # steps between snapshots
     stays: list[Stay] = field(repr=False)
-    notes: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()  # on the model that was loaded for the run
 
     FIGURES = {"stays": "glauber.interfaces.plots.landscape:plot_persistence"}
 
