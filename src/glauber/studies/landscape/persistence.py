@@ -175,7 +175,7 @@ class Persistence(Result):
     of: str
     every: int  # steps between snapshots
     stays: list[Stay] = field(repr=False)
-    notes: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()  # what to keep in mind, as sentences
 
     FIGURES = {"stays": "glauber.interfaces.plots.landscape:plot_persistence"}
 
