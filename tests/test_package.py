@@ -54,7 +54,7 @@ LACKING = {
     "scan-mutations QVQLVQSGVEVKKPGASVKV --positions H3": "proteins",
 }
 PIECES = {
-    "embeddings": "A-fig1 A-fig2 A-fig3a A-fig3b A-fig4 A-prefixes A-regimes "
+    "embeddings": "A-fig1 A-fig2 A-fig3a A-fig3b A-fig3-temperatures A-fig4 A-prefixes A-regimes "
     "A-table3 A-table4 A-table5",
     "translation": "B-ablation B-table1 B-table2 B-table3",
 }
