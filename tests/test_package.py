@@ -55,7 +55,7 @@ LACKING = {
 }
 PIECES = {
     "embeddings": "A-fig1 A-fig2 A-fig3-temperatures A-fig3a A-fig3b A-fig4 A-prefixes "
-    "A-regimes A-table3 A-table4 A-table5 A-traps",
+    "A-persistence A-regimes A-table3 A-table4 A-table5 A-traps",
     "translation": "B-ablation B-bleu B-entropy B-remark6 B-table1 B-table2 B-table3",
 }
 BY_PIECE = {f"paper {one}": extra for extra, named in PIECES.items() for one in named.split()}

@@ -8,7 +8,8 @@ import glauber
 from conftest import TEXTS
 from glauber.foundation.errors import GlauberError
 from glauber.models.table import Table
-from glauber.studies.mixing.coherence import Coherence, scores_of
+from glauber.studies.compatibility.pseudo_likelihood import mean_log_prob
+from glauber.studies.mixing.coherence import Coherence
 
 
 @pytest.fixture(scope="module")
@@ -82,7 +83,7 @@ def test_tokens_that_cannot_be_drawn_do_not_count():
     table = Table.random(3, 3, seed=1)
     table.entries[0, ..., 2] = -torch.inf
     row = torch.tensor([[2, 0, 1]])
-    found = scores_of(table, row, torch.ones_like(row).bool())
+    found = mean_log_prob(table, row, torch.ones_like(row).bool())
     expected = [
         float(torch.log_softmax(table.scores(row, torch.tensor([[i]]))[0, 0], 0)[row[0, i]])
         for i in (1, 2)

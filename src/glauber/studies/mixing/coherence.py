@@ -15,7 +15,6 @@ from typing import Annotated
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from glauber.foundation.checks import Real, Whole
 from glauber.foundation.errors import GlauberError
@@ -29,7 +28,7 @@ from glauber.models.weights import check_device
 from glauber.runs.run import Run
 from glauber.runs.snapshots import snapshots
 from glauber.sampling.reopened import drawn_from
-from glauber.studies.compatibility.pseudo_likelihood import pseudo_likelihood
+from glauber.studies.compatibility.pseudo_likelihood import mean_log_prob
 from glauber.texts.starts import starts
 
 Floats = NDArray[np.float64]
@@ -69,9 +68,9 @@ def coherence(
     texts = snapshots(opened, every=every)
     if judge is None:
         drawn = drawn_from(opened, model=model, device=device, trust_remote_code=trust_remote_code)
-        rows = torch.from_numpy(texts.tokens.astype(np.int64)).flatten(0, 1)
+        conditionals, where = drawn.conditionals, drawn.device
+        tokens = torch.from_numpy(texts.tokens.astype(np.int64)).flatten(0, 1)
         free = torch.from_numpy(opened.free.repeat(len(texts), axis=0))
-        scores = scores_of(drawn.conditionals, rows.to(drawn.device), free.to(drawn.device))
     else:
         judging = load(
             judge, exact=True, device=device or "auto", trust_remote_code=trust_remote_code
@@ -83,7 +82,12 @@ def coherence(
                 f"{judging.name} cannot read {len(every_text) - len(tokens):,} of the "
                 f"{len(every_text):,} texts, so it cannot judge this run."
             )
-        scores = scores_of(judging, tokens.to(judging.device), free.to(judging.device))
+        conditionals, where = judging, judging.state_device
+    say(f"{len(tokens):,} texts of {texts.n_chains:,} chains, equal ones scored once")
+    with track("tokens", int(free.sum())) as advance:
+        scores = mean_log_prob(conditionals, tokens.to(where), free.to(where), advance=advance)
+    if not np.isfinite(scores).all():
+        raise GlauberError("some text has no token that the model can draw, so it has no score.")
     values = scores.reshape(texts.n_chains, len(texts))
     return Coherence(
         run=opened.name,
@@ -94,24 +98,6 @@ def coherence(
         level=float(np.quantile(values[:, 0], QUANTILE)) if level is None else level,
         level_given=level is not None,
     )
-
-
-def scores_of(conditionals: Conditionals, tokens: Tensor, free: Tensor) -> Floats:
-    """The mean log-probability (rows,) of the free tokens of each row; each state scored once.
-
-    Tokens that the model cannot draw, such as unknown ones at the start, do not count.
-    """
-    both = torch.cat([tokens, free.to(tokens.dtype)], dim=1)
-    states, inverse = both.unique(dim=0, return_inverse=True)
-    rows, is_free = states[:, : tokens.shape[1]], states[:, tokens.shape[1] :].bool()
-    n = int(is_free.sum())
-    say(f"{len(rows):,} states: {n:,} rows of {tokens.shape[1]} tokens through the model")
-    with track("tokens", n) as advance:
-        log_probs = pseudo_likelihood(conditionals, rows, is_free, advance=advance).numpy()
-    counted = np.isfinite(log_probs)
-    sums = np.where(counted, log_probs, 0).sum(axis=1)
-    with np.errstate(invalid="ignore"):
-        return np.asarray((sums / counted.sum(axis=1))[inverse.cpu().numpy()])
 
 
 @dataclass(frozen=True, eq=False)

@@ -45,6 +45,7 @@ from glauber.foundation.study import Result, internal, needed, reported, study
 from glauber.models.base import Conditionals, scores_alone
 from glauber.models.batching import in_parts
 from glauber.models.load import load
+from glauber.studies.compatibility.pseudo_likelihood import mean_log_prob
 from glauber.texts.starts import starts
 
 Floats = NDArray[np.float64]
@@ -408,10 +409,9 @@ def measure_influence(
 
 def coherence(conditionals: Conditionals, tokens: Tensor, sites: Tensor) -> Floats:
     """The pseudo-log-likelihood per token (rows,) of the sites of each row, at temperature 1."""
-    scores = scores_alone(conditionals, tokens, sites)
-    present = tokens[:, sites, None].to(scores.device)
-    log_probs = torch.log_softmax(scores, dim=-1).gather(2, present)[..., 0]
-    return np.asarray(log_probs.mean(dim=1).cpu().numpy())
+    free = torch.zeros_like(tokens, dtype=torch.bool)
+    free[:, sites] = True
+    return mean_log_prob(conditionals, tokens, free)
 
 
 def averaged_influence(
