@@ -548,7 +548,8 @@ def _check_trained(folder: Path, name: str, shape: Shape) -> None:
     found, given = asdict(load(folder, name).shape), asdict(shape)
     if wrong := [key for key in given if found[key] != given[key] and key != "dropout"]:
         key = wrong[0]
+        label = {"n_encoder": "encoder layers", "n_decoder": "decoder layers"}.get(key, key)
         raise GlauberError(
-            f"the {name} in {folder} has {key.replace('_', ' ')} {found[key]} and not {given[key]}:"
-            " give a new folder."
+            f"the {name} in {folder} has {label.replace('_', ' ')} {found[key]} and not "
+            f"{given[key]}: give a new folder."
         )
