@@ -9,6 +9,7 @@ import pytest
 from glauber import evaluate_translator, train_translator
 from glauber.foundation.errors import GlauberError
 from glauber.translation.data import load_vocabulary, read_pairs, read_split, write_pairs
+from glauber.translation.decoding import Decoding, translate_texts
 from glauber.translation.model import load
 from glauber.translation.recipe import (
     PAPER,
@@ -181,11 +182,24 @@ def test_a_data_set_is_read_in_both_directions_and_by_split(data_set, tmp_path, 
     write_pairs(tmp_path / "written.tsv", expected)  # nothing in a text breaks the file
     assert read_pairs(tmp_path / "written.tsv") == expected
     out, name = tmp_path / "new", f"hub:{folder}:de-en:en-de"
-    train_translator(name, out=out, steps=1, **SMALL)
+    found = train_translator(name, out=out, steps=1, control=True, **SMALL)
+    assert [model.name for model in found.models] == ["teacher", "student", "ar-distilled"]
+    assert found.models[2].n_examples == found.models[1].n_examples
+    assert load(out, "ar-distilled").shape.kind == "ar"
     assert read_pairs(out / "pairs.tsv") == back
     judged = evaluate_translator(name, model=out, timed=0, steps=1, tokenizer="intl")
     assert judged.systems[0].quality.n_sentences == len({en for _, en in rows["test"]})
     assert judged.file == name
+    (control,) = [row for row in judged.systems if row.system == "ar on distilled pairs, beam 5"]
+    model, teacher = load(out, "ar-distilled"), load(out, "teacher")
+    assert not model.words.weight.equal(teacher.words.weight)
+    outputs = translate_texts(
+        model,
+        load_vocabulary(out),
+        [text for _, text in rows["test"]],
+        decoding=Decoding("ar", n_beams=5),
+    )
+    assert [one.text for one in outputs] == list(control.outputs)
 
 
 @pytest.mark.parametrize(

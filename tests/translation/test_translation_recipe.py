@@ -121,7 +121,12 @@ def test_the_studies_read_what_the_recipe_leaves(made):
     assert all(1 <= len(one.trace) <= 2 for one in found.translations)
     assert translate("a dog.", model=made, decoder="ar").texts
     judged = evaluate_translator(made / "test.tsv", model=made, limit=4, timed=0, steps=[1])
-    assert [one.system for one in judged.systems] == ["ar, greedy", "ar, beam 5", *REFINED]
+    assert [one.system for one in judged.systems] == [
+        "ar, greedy",
+        "ar, beam 5",
+        *REFINED,
+        "ar on distilled pairs, beam 5",
+    ]
     assert list(judged.figures()) == ["quality"]
 
 

@@ -196,6 +196,9 @@ def _read_hub(name: str, config: str, split: str, sides: list[str]) -> Iterable[
             "hub names need the package datasets: pip install datasets."
         ) from missing
     label = f"the split {split} of {visible(name)}, {visible(config)},"
+    from huggingface_hub.utils import logging
+
+    loud, _ = logging.get_verbosity(), logging.set_verbosity_error()  # it reports every retry
     try:
         rows = load_dataset(name, config, split=split)
         if "translation" not in rows.column_names:
@@ -206,6 +209,8 @@ def _read_hub(name: str, config: str, split: str, sides: list[str]) -> Iterable[
     except (OSError, ValueError, RuntimeError) as problem:
         message = str(problem).splitlines()[0] if str(problem) else type(problem).__name__
         raise GlauberError(f"{label} could not be read: {message}") from problem
+    finally:
+        logging.set_verbosity(loud)
 
 
 def write_pairs(path: Path, pairs: Iterable[Pair]) -> None:

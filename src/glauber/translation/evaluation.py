@@ -35,7 +35,7 @@ from glauber.translation.decoding import (
     Translation,
     translate_texts,
 )
-from glauber.translation.model import Translator, load
+from glauber.translation.model import Translator, is_file, load
 from glauber.translation.score import (
     MISSING,
     TOKENIZER,
@@ -62,6 +62,7 @@ from glauber.translation.translate import (
 TEST_PAIRS = Path(__file__).resolve().parent.parent / "data" / "translation-test.tsv.xz"
 N_THROUGHPUT = 256  # sentences of a throughput measurement, at most
 BEAM = "ar, beam 5"  # the system that every other one is compared with
+CONTROL = "ar-distilled"  # an autoregressive model that learnt from the student's pairs
 JUDGE_SUFFIX = {"itself": "", "teacher": ", judged by ar"}
 STEPS, LENGTHS = (1, 2, 4, 10), (1, 3, 5)  # of the frontier
 FEWEST_FOR_P99 = 100  # sentences: of fewer the 99th percentile is the slowest
@@ -135,6 +136,8 @@ def evaluate_translator(
         if frontier
         else systems(passes, lengths, decoders=decoders, judges=judges, options=decoding)
     )
+    if is_file(translator_folder(model) / f"{CONTROL}.safetensors"):
+        compared |= {"ar on distilled pairs, beam 5": (CONTROL, Decoding("ar", n_beams=5))}
     folder, kind = translator_folder(model), str(choose_device(device))
     examples = first_references(read_examples(folder, pairs, limit=limit, long=long), references)
     measures = Measures(timed, N_THROUGHPUT if throughput else 0)

@@ -354,6 +354,9 @@ def train_translator(
         str | Path | None,
         "Sentences from which the vocabulary is learnt, one a line (default: the pairs).",
     ] = None,
+    control: Annotated[
+        bool, "Also train an autoregressive model on the distilled pairs (paper B's baseline)."
+    ] = False,
     seed: Seed = 0,
     device: Device = "auto",
     **recipe: Unpack[Recipe],
@@ -385,6 +388,7 @@ def train_translator(
         further=sentences,
         vocabulary_texts=texts,
         begin_from="teacher" if settings["begin"] == "teacher" else None,
+        control=control,
         device=choose_device(device).type,
     )
     settings["vocabulary"] = load_vocabulary(folder).size

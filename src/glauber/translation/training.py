@@ -59,7 +59,7 @@ from glauber.translation.decoding import (
     translate_texts,
     with_end,
 )
-from glauber.translation.evaluation import machine
+from glauber.translation.evaluation import CONTROL, machine
 from glauber.translation.model import (
     BEGIN,
     FIRST_WORD,
@@ -76,7 +76,7 @@ PAIRS, DISTILLED = "pairs.tsv", "distilled.tsv"
 MODELS = {
     "teacher": ("ar", PAIRS),
     "student": ("refine", DISTILLED),
-    "ar-distilled": ("ar", DISTILLED),
+    CONTROL: ("ar", DISTILLED),
     "student-raw": ("refine", PAIRS),
 }
 CORRUPTIONS = ("random", "mask", "mixed", "cmlm")
@@ -499,11 +499,13 @@ def make(
     further: Sequence[str] = (),
     vocabulary_texts: Sequence[str] = (),
     begin_from: str | None = "teacher",
+    control: bool = False,
     device: str = "cpu",
 ) -> list[TrainedModel]:
     """All steps, teacher and student; those whose result is in the folder are skipped.
 
     begin_from: the weights of the student at first, those of the teacher or (None) random ones.
+    control: as the student, an autoregressive model learns from the distilled pairs.
     """
     if not (folder / VOCABULARY).is_file() or not (folder / PAIRS).is_file():
         vocabulary = prepare(pairs, folder, vocab_size=shape.vocab_size, texts=vocabulary_texts)
@@ -512,7 +514,9 @@ def make(
         vocabulary = _check_prepared(pairs, folder)
     shape = replace(shape, vocab_size=vocabulary.size)
     models = []
-    for name, first in (("teacher", None), ("student", begin_from)):
+    names = ("teacher", "student", CONTROL) if control else ("teacher", "student")
+    for name in names:
+        first = None if name == "teacher" else begin_from
         own = replace(shape, kind=MODELS[name][0])
         trained = (folder / f"{name}.safetensors").is_file()
         if name == "student" and not trained:
@@ -548,7 +552,8 @@ def _check_trained(folder: Path, name: str, shape: Shape) -> None:
     found, given = asdict(load(folder, name).shape), asdict(shape)
     if wrong := [key for key in given if found[key] != given[key] and key != "dropout"]:
         key = wrong[0]
+        label = {"n_encoder": "encoder layers", "n_decoder": "decoder layers"}.get(key, key)
         raise GlauberError(
-            f"the {name} in {folder} has {key.replace('_', ' ')} {found[key]} and not {given[key]}:"
-            " give a new folder."
+            f"the {name} in {folder} has {label.replace('_', ' ')} {found[key]} and not "
+            f"{given[key]}: give a new folder."
         )
