@@ -124,7 +124,8 @@ def measure(
     """What the trained model is like, in float32, on the same rows and pairs for every model."""
     device = held_out.stream.device
     generator = torch.Generator(device).manual_seed(7)
-    rows = next(rows_of_text(held_out.stream, held_out.specials, (args.tested, LENGTH), generator))
+    shape = (args.tested, LENGTH)
+    rows = next(rows_of_text(held_out.stream, held_out.specials, shape, generator, stop=0))
     with torch.inference_mode():
         nll = {str(share): _nll(model, rows, held_out, share) for share in TESTED}
         filled = _filled_nll(model, rows[: args.tested // 4], held_out)

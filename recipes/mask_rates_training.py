@@ -135,7 +135,7 @@ def _batches(text: Text, args: argparse.Namespace, seed: int) -> Iterator[tuple[
     order = torch.Generator(device).manual_seed(seed)
     noise = torch.Generator(device).manual_seed(1000 + seed)
     shape = (args.batch, LENGTH)
-    for tokens in rows_of_text(text.stream, text.specials, shape, order):
+    for tokens in rows_of_text(text.stream, text.specials, shape, order, stop=0):
         drawn = torch.rand((3, *shape), generator=noise, device=device)
         yield tokens, drawn.clamp(min=1e-12, max=1 - 1e-7)
 

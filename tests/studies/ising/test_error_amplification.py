@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from glauber import ising
-from glauber.exact import Space, stationary, total_variation, transition_matrix
+from glauber.exact import site_matrix, stationary, total_variation
 from glauber.exact.models import Ising
 from glauber.foundation.errors import GlauberError
 from glauber.models.table import Joint
@@ -34,18 +34,20 @@ def test_a_compatible_error_ends_in_its_own_joint_distribution():
     assert ratio <= bound
 
 
-def test_the_chain_is_that_of_the_conditionals():
-    """The exact conditionals are kept, and the bound is attained within its definition."""
+def test_one_wrong_conditional_is_another_chain():
+    """Site 0 alone has another field: the matrix is written down with the package's own."""
     model = Ising.random(3, seed=1, strength=0.5)
-    odds = log_odds(model.log_weights, model.space)
-    wrong = odds + 0.3 * np.stack([np.full(8, 1.0), np.zeros(8), np.zeros(8)])
-    _, distance, ratio, bound = amplified(model.probabilities, odds, wrong, model.space)
-    tilted = model.log_weights + 0.3 * (model.spins[:, 0] > 0)  # site 0 alone has another field
+    odds, space = log_odds(model.log_weights, model.space), model.space
+    wrong = odds + 0.3 * np.array([[1.0], [0.0], [0.0]])
+    _, distance, ratio, bound = amplified(model.probabilities, odds, wrong, space)
+    tilted = model.log_weights + 0.3 * (model.spins[:, 0] > 0)
     joint = Joint(torch.from_numpy(tilted).reshape(2, 2, 2))
-    limit = stationary(transition_matrix(joint, Space(2, 3)))
-    assert distance == pytest.approx(0.0, abs=1) and 0 < ratio <= bound
-    # Only the site's own conditional has the error: no joint distribution gives the others.
-    assert distance < total_variation(limit, model.probabilities) * 1.5
+    matrix = sum(
+        site_matrix(joint if site == 0 else model.joint(), space, site) for site in range(3)
+    )
+    limit = stationary(matrix / 3)
+    assert distance == pytest.approx(total_variation(limit, model.probabilities), abs=1e-12)
+    assert 0 < ratio <= bound
 
 
 def test_errors_grow_with_dependency():
@@ -69,6 +71,7 @@ def test_errors_grow_with_dependency():
         (dict(error=0.0), "error is 0"),
         (dict(repetitions=2), "repetitions is 2"),
         (dict(couplings=[]), "couplings is empty"),
+        (dict(couplings=[5.0]), "mixes too slowly"),
     ],
 )
 def test_bad_input_is_one_sentence(given, said):

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     import plotly.graph_objects as go
 
 COUPLINGS = (0.0, 0.1, 0.2, 0.3, 0.5)
+SLOWEST = 1e10  # amplification that the inverse of a matrix in floats can tell to six digits
 LARGEST = 9  # sites; every chain is a dense matrix that is inverted
 
 
@@ -137,6 +138,11 @@ def amplified(
     # (I - P' + 1 p')^-1 differs from the group inverse by 1 p', which no difference of rows sees.
     inverse = np.linalg.inv(np.eye(space.size) - matrix + limit)
     tau = max(float(np.abs(inverse - row).sum(axis=1).max()) for row in inverse) / 2
+    if not tau < SLOWEST:
+        raise GlauberError(
+            f"errors could be amplified {tau:.1g} times: such a chain mixes too slowly for the "
+            "precision of floats; take weaker couplings."
+        )
     return mean_error, distance, distance / mean_error, tau
 
 
