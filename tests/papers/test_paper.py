@@ -302,11 +302,7 @@ def test_several_processes_give_the_same_bits(tmp_path):
 
 def test_every_piece_is_listed():
     listed = pieces()
-<<<<<<< HEAD
     assert len(listed) > 40
-=======
-    assert len(listed) == 38
->>>>>>> learning
     assert paper("list").rows == [{"piece": n, "shows": one.shows} for n, one in listed.items()]
 
 
