@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from glauber.interfaces.cli.coverage import STATES, exists, faults, link, page, read
+from glauber.interfaces.cli.coverage import STATES, Item, Paper, exists, faults, link, page, read
 
 ROOT = Path(__file__).parent.parent
 PAPERS = read(ROOT / "docs" / "coverage")
@@ -62,23 +62,22 @@ def test_a_place_that_is_not_there_is_noticed(place, wrong):
 
 
 def test_mistakes_in_the_numbers_and_states_are_noticed():
-    first = PAPERS[0]
-    title, items = next(iter(first.parts.items()))
-    twice = [items[0], *items[:2], replace(items[2], number=4, state="done"), *items[4:]]
-    wrong = replace(first, parts=first.parts | {title: twice})
-    assert list(faults([wrong], ROOT)) == [
+    first = Item(1, "an item", "what is said", "covered", ("command: sample",))
+    items = [
+        first,
+        first,
+        replace(first, number=2, state="done"),
+        replace(first, number=4, places=()),
+        replace(first, number=5, state="missing"),
+        replace(first, number=6, places=("piece: A-table9",)),
+    ]
+    assert list(faults([Paper("A", "a paper", {"a part": items})], ROOT)) == [
         "A-1 is there 2 times",
         "A-3 is there 0 times",
-        "A-4: 'done' is no state",
-    ]
-    bare = replace(items[0], places=(), remark="")
-    silent = replace(items[1], state="missing", remark="")
-    rest = items[2:]
-    assert list(
-        faults([replace(first, parts=first.parts | {title: [bare, silent, *rest]})], ROOT)
-    ) == [
-        "A-1 is covered and has no place",
-        "A-2 is missing and does not say why",
+        "A-2: 'done' is no state",
+        "A-4 is covered and has no place",
+        "A-5 is missing and does not say why",
+        "A-6: piece: A-table9 does not exist",
     ]
 
 
