@@ -68,8 +68,6 @@ LIGHT = {"threads", "progress", "study", "result", "statistics", "tables", "para
 # "any" where the name of the room is not written in the module.
 NAMED = {
     "__init__.py": {"any"},  # studies are imported when they are asked for
-    "studies/ising/__init__.py": {"any"},
-    "sampling/sweeps/__init__.py": {"any"},
     "interfaces/cli/group.py": {"any"},  # as the tables of studies name them
     "interfaces/cli/coverage.py": {"any"},
     "interfaces/cli/reference.py": {"any"},

@@ -8,11 +8,13 @@
 Every question is a function here, and the same function is a command: `glauber couple --help`.
 """
 
+from importlib import import_module
 from types import ModuleType
 from typing import Any
 
 import glauber.models
 import glauber.studies.proteins  # its family of models, before any is loaded
+from glauber.foundation.lazy import lazy
 
 __version__ = "0.2.0"
 
@@ -111,22 +113,15 @@ ROOMS = {  # with studies or objects of their own
     "evaluation": "interfaces.evaluation",
 }
 _HOMES = OTHERS | {name: home for group in STUDIES.values() for name, home in group.items()}
+_import_name = lazy(_HOMES)
 __all__ = sorted({*_HOMES, *ROOMS})
 
 
 def __getattr__(name: str) -> Any:
     """Imports what is asked for when it is asked for: torch takes seconds to load."""
-    from importlib import import_module
-
     if name in ROOMS:
         return import_module(f"glauber.{ROOMS[name]}")
-    if name not in _HOMES:
-        from difflib import get_close_matches
-
-        near = get_close_matches(name, _HOMES, n=1)
-        hint = f"; did you mean {near[0]!r}?" if near else ""
-        raise AttributeError(f"module 'glauber' has no attribute {name!r}{hint}")
-    return getattr(import_module(f"glauber.{_HOMES[name]}"), name)
+    return _import_name(name)
 
 
 def __dir__() -> list[str]:

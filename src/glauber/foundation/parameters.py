@@ -39,6 +39,9 @@ Freeze = Annotated[
     Sequence[int] | str,
     "Sites never redrawn, such as 0-4,9: counted from 0, without special tokens and prefix.",
 ]
+HiddenSites = Annotated[
+    str | Sequence[int], "Hidden tokens, such as 2,5,9-12: from 0, without special ones."
+]
 Unknown = Annotated[
     str, "Characters outside the vocabulary: error, or token (read as the unknown token)."
 ]

@@ -7,7 +7,7 @@
 Every question is a function here, and the same function is a command: `glauber sweep status`.
 """
 
-from typing import Any
+from glauber.foundation.lazy import lazy
 
 # Every study and the module that answers it.
 STUDIES = {
@@ -16,15 +16,7 @@ STUDIES = {
     "resume": "sampling.sweeps.cells",
 }
 __all__ = sorted(STUDIES)
-
-
-def __getattr__(name: str) -> Any:
-    """Import a study when it is used."""
-    from importlib import import_module
-
-    if name not in STUDIES:
-        raise AttributeError(f"module 'glauber.sweeps' has no attribute {name!r}")
-    return getattr(import_module(f"glauber.{STUDIES[name]}"), name)
+__getattr__ = lazy(STUDIES, "sweeps")
 
 
 def __dir__() -> list[str]:

@@ -30,7 +30,14 @@ from glauber.exact.transition import transition_matrix
 from glauber.exact.unmasking import Procedure, correction_matrix, exact_law
 from glauber.foundation.checks import OneOf, Whole
 from glauber.foundation.errors import GlauberError
-from glauber.foundation.parameters import ModelOrName, Seed, Temperature, Unknown, WhereAndDtype
+from glauber.foundation.parameters import (
+    HiddenSites,
+    ModelOrName,
+    Seed,
+    Temperature,
+    Unknown,
+    WhereAndDtype,
+)
 from glauber.foundation.progress import say, track
 from glauber.foundation.statistics import Estimate, Floats, mean_over_chains
 from glauber.foundation.study import Result, internal, needed, reported, study
@@ -58,9 +65,7 @@ def correction(
     model: ModelOrName = "bundled:english",
     text: Annotated[str | None, "The text of which tokens are hidden."] = None,
     *,
-    sites: Annotated[
-        str | Sequence[int], "Hidden tokens, such as 2,5,9-12: from 0, without special ones."
-    ] = "",
+    sites: HiddenSites = "",
     hide: Annotated[int, "Tokens hidden at random, if no sites are named.", Whole()] = 4,
     passes: Annotated[
         Sequence[int] | None,

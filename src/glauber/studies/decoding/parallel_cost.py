@@ -28,6 +28,7 @@ from glauber.foundation.checks import Real, Share, Whole
 from glauber.foundation.errors import GlauberError
 from glauber.foundation.parameters import (
     Freeze,
+    HiddenSites,
     ModelOrName,
     Seed,
     Temperature,
@@ -54,9 +55,7 @@ def parallel_cost(
     model: ModelOrName = "bundled:english",
     text: Annotated[str | None, "The sentence."] = None,
     *,
-    sites: Annotated[
-        str | Sequence[int], "Hidden tokens, such as 2,5,9-12: from 0, without special ones."
-    ] = "",
+    sites: HiddenSites = "",
     hide: Annotated[
         float,
         "Share of tokens hidden, if no sites are named.",

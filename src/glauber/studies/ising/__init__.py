@@ -7,7 +7,7 @@
 Every study is a function here, and the same function is a command: `glauber ising race --help`.
 """
 
-from typing import Any
+from glauber.foundation.lazy import lazy
 
 # Every study and its module.
 STUDIES = {
@@ -21,18 +21,7 @@ STUDIES = {
     "separation": "studies.ising.sampler_separation",
 }
 __all__ = sorted(STUDIES)
-
-
-def __getattr__(name: str) -> Any:
-    """Imports a study when it is first used."""
-    from difflib import get_close_matches
-    from importlib import import_module
-
-    if name not in STUDIES:
-        near = get_close_matches(name, STUDIES, n=1)
-        hint = f"; did you mean {near[0]!r}?" if near else ""
-        raise AttributeError(f"module 'glauber.ising' has no attribute {name!r}{hint}")
-    return getattr(import_module(f"glauber.{STUDIES[name]}"), name)
+__getattr__ = lazy(STUDIES, "ising")
 
 
 def __dir__() -> list[str]:
