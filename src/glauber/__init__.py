@@ -14,7 +14,7 @@ from typing import Any
 
 import glauber.models
 import glauber.studies.proteins  # its family of models, before any is loaded
-from glauber.foundation.lazy import lazy
+from glauber.foundation import lazy
 
 __version__ = "0.2.0"
 

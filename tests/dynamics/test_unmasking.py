@@ -287,6 +287,21 @@ def test_a_plan_holds_what_was_placed_with_the_largest_probability() -> None:
         assert bool((after.tokens[kept] == before.tokens[kept]).all())
 
 
+def test_a_token_that_is_placed_again_is_remembered_with_its_new_probability() -> None:
+    law = peaked([0.9, 0.3] * 5)
+    made = passes(law, all_hidden(400, 10, 5), 5, passes=5, remask="planned:20")
+    expected, again = torch.full((400, 10), torch.nan), 0
+    for state, info in made:
+        rows, slots = ((info.sites >= 0) & (info.tokens != 5)).nonzero(as_tuple=True)
+        sites, placed = info.sites[rows, slots], info.log_prob_new[rows, slots].float()
+        earlier = expected[rows, sites]
+        again += int((~earlier.isnan() & (earlier != placed)).sum())
+        expected[rows, sites] = placed
+        filled = state.tokens != 5
+        assert torch.equal(state.memory[filled], expected[filled])
+    assert again > 0
+
+
 def low_confidence_by_hand(
     model: Any, tokens: Tensor, hidden: Tensor, n_passes: int, block: int
 ) -> Tensor:

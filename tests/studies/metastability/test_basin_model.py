@@ -110,6 +110,18 @@ def test_a_wider_stride_scales_the_steps(known):
     assert abs(wide.slow.value[0] - found.slow.value[0]) < 3 * error
 
 
+def test_times_are_counted_in_steps(known):
+    """The same labels, five steps apart: every time is five times as long."""
+    _, found, labels = known
+    apart = basin_model(labels, every=5, lag=1, lags=[1, 2, 5])
+    for times in ("slow", "passage_times"):
+        expected = 5 * getattr(found, times).value
+        np.testing.assert_allclose(getattr(apart, times).value, expected, rtol=1e-9)
+    np.testing.assert_allclose(apart.shares.value, found.shares.value)
+    for near, far in zip(found.transitions, apart.transitions, strict=True):
+        assert far.flux == pytest.approx(near.flux / 5)
+
+
 def exact_model(law):
     matrix = transition_matrix(law, SPACE)
     return StateModel(np.arange(27), matrix.toarray(), 1, 1, 1.0), matrix

@@ -45,6 +45,8 @@ def test_the_two_basins_of_a_run(tmp_path):
     assert times["kind"] == "estimate" and times["low"][0][1] < times["high"][0][1]
     assert answer["chapman_kolmogorov"]["holds"] in (True, False)
     assert list(found.figures()) == ["network", "timescales", "trajectory"]
+    assert [basin.staying.value for basin in found.basins] == found.staying.value.tolist()
+    assert [basin.share.value for basin in found.basins] == found.shares.value.tolist()
     frame = found.frame()
     assert frame["text"].tolist() == [basin["texts"][0] for basin in answer["basins"]]
     assert frame["share_low"].tolist() == [share["interval"][0] for share in shares]

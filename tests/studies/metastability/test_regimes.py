@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from conftest import VOCABULARY
+from crafted_run import crafted_run
 from glauber.sampling.sample import sample
 from glauber.studies.metastability.regimes import regime
 
@@ -27,6 +28,8 @@ def test_the_figures_of_a_regime(tiny_folder):
     paces = [1 - (a * b).sum(axis=1) for a, b in pairs]
     assert found.pace == pytest.approx(np.mean(paces), abs=1e-6)
     assert 0 < found.stuck <= 1 and found.kind == "estimate"
+    assert found.entropy == pytest.approx(run.read("entropy")[:, 150:].mean())
+    assert found.log_prob == pytest.approx(run.read("log_prob_new")[:, 150:].mean())
     starts = [embed([run.vocabulary.decode(row) for row in path[t]]) for t in range(0, 302, 10)]
     by_hand = np.stack([1 - (starts[0] * now).sum(axis=1) for now in starts], axis=1)
     assert found.steps.tolist() == list(range(0, 302, 10))
@@ -37,3 +40,13 @@ def test_the_figures_of_a_regime(tiny_folder):
     two = sample(str(tiny_folder), ["the cat sat on it ."], steps=60, chains=2, temperature=0.1)
     alone = regime(two, embed, stride=10, shortest=20)
     assert alone.at_end.interval is None and alone.from_start.low is None
+
+
+def test_a_chain_that_never_moves_is_stuck_all_the_time(tmp_path):
+    cat = VOCABULARY.index("cat")
+    sites, tokens = np.tile(np.arange(80) % 2, (3, 1)), np.full((3, 80), cat)
+    found = regime(crafted_run(tmp_path / "run", tokens[:, :2], sites, tokens), embed, stride=10)
+    assert found.stuck == 0  # shorter than an episode of 150 steps
+    run = crafted_run(tmp_path / "again", tokens[:, :2], sites, tokens)
+    found = regime(run, embed, stride=10, shortest=20)
+    assert (found.stuck, found.changed, found.kept, found.pace) == (1.0, 0.0, 1.0, 0.0)

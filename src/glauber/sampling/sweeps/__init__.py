@@ -7,7 +7,7 @@
 Every question is a function here, and the same function is a command: `glauber sweep status`.
 """
 
-from glauber.foundation.lazy import lazy
+from glauber.foundation import lazy
 
 # Every study and the module that answers it.
 STUDIES = {

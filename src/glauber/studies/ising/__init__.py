@@ -7,7 +7,7 @@
 Every study is a function here, and the same function is a command: `glauber ising race --help`.
 """
 
-from glauber.foundation.lazy import lazy
+from glauber.foundation import lazy
 
 # Every study and its module.
 STUDIES = {
