@@ -1170,6 +1170,7 @@ MASKS = Piece(
     differs=(
         "text and a network in place of a distribution that the model class contains; trained for "
         "1,600 steps, far from the least loss, so speed of learning counts as well",
+        "masks that favour rare or unsure tokens have the plain loss, not Definition 7's",
     ),
     choices=("the shares of the masks, sizes and training", "30% as what others are compared with"),
     ask=ask_masks,
