@@ -155,7 +155,7 @@ def small(study, ground, places):
     given |= {"run": str(places["run"]), "out": places["work"] / "out", "to": "text"}
     known = inspect.signature(study).parameters
     found = {name: value for name, value in given.items() if name in known}
-    if "pairs" in known and "out" in known:  # of a translator: a file of sentences
+    if "pairs" in known and "glauber.translation" in study.__module__:  # a file of sentences
         found["pairs"] = str(places["file"])
     return found
 

@@ -74,6 +74,10 @@ def test_slopes_are_those_of_the_lines():
     assert slopes["difference"].interval[0] < 8 < slopes["difference"].interval[1]
     same = TranslatorTimes("", "", [30] * 30, times.passes, times.seconds)
     assert same.ms_per_token == {}
+    few = of_parts(refined=[1.0, 2.0, 4.0], searched=[3.0, 3.0, 3.0], uncached=[3.0, 3.0, 3.0])
+    few = TranslatorTimes("", "", [20, 20, 30], few.passes, few.seconds)
+    slope = few.ms_per_token[REFINED]  # without the third sentence there is none
+    assert slope.value == pytest.approx(250) and slope.interval is None and slope.reason
     assert times.median_ratio.value == pytest.approx(
         np.sort(times.total(SEARCHED))[14] / np.sort(times.total(REFINED))[14]
     )

@@ -28,6 +28,7 @@ import numpy as np
 import torch
 
 from glauber.foundation.checks import OneOf, Whole
+from glauber.foundation.errors import GlauberError
 from glauber.foundation.parameters import Device
 from glauber.foundation.progress import track
 from glauber.foundation.statistics import (
@@ -38,7 +39,7 @@ from glauber.foundation.statistics import (
     mean_over_chains,
     quantile_ratio,
 )
-from glauber.foundation.study import Result, reported, study
+from glauber.foundation.study import Result, counted, reported, study
 from glauber.models.weights import choose_device
 from glauber.translation.data import MAX_LONG_PAIRS, Example, load_vocabulary
 from glauber.translation.decoding import ORDERS, Decoding, Drafted, Steps, translate_texts
@@ -219,6 +220,8 @@ class TranslatorTimes(Result):
 
         def slopes(weights: Floats) -> Floats:
             apart = weights * (tokens - tokens @ weights / weights.sum())
+            if not apart.any():
+                raise GlauberError("without this sentence all have as many tokens.")
             slow, fast = times @ apart / (tokens @ apart)
             return np.array([slow, fast, slow - fast])
 
@@ -229,9 +232,10 @@ class TranslatorTimes(Result):
         return {name: estimates.item(row) for row, name in enumerate(names)}
 
     def lines(self) -> Iterable[str]:
+        sentences = counted(len(self.target_tokens), "sentence")
         yield (
-            f"{len(self.target_tokens):,} sentences of {self.mean_target_tokens.value:.1f} target "
-            f"tokens on average, one at a time on {self.machine}"
+            f"{sentences} of {self.mean_target_tokens.value:.1f} target tokens on average, one at "
+            f"a time on {self.machine}"
         )
         for name, ratio in self.ratios.items():
             yield f"{FACTORS[name]}: {ratio.text(2)}"

@@ -228,6 +228,10 @@ class Translations(Result):
 
 def translator_folder(model: str | Path | None) -> Path:
     """The folder of a translator; None is the bundled one."""
+    if not isinstance(model, str | Path | None):
+        raise GlauberError(
+            f"the model must be a folder of a translator, not a {type(model).__name__}."
+        )
     return BUNDLED if model is None else Path(model)
 
 
