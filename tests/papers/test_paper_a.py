@@ -690,6 +690,16 @@ def test_prefixes(topics_scale):
     assert list(made.figures())[:2] == ["topics", "words"]
 
 
+def test_how_soon_chains_are_political():
+    """Less those without a prefix, pair by pair; within a tenth of the steps."""
+    prefix = paper_a.PREFIXES[3]
+    first = {prefix: np.array([10.0, 20.0, 10.0, 5.0]), "": np.array([10.0, 10.0, np.inf, np.inf])}
+    answers = Answers(
+        study=SimpleNamespace(first_steps=first, note=""), settings=_values(every=5, steps=100)
+    )
+    assert paper_a.early_politics(answers).value == pytest.approx((0 - 1 + 1 + 1) / 4)
+
+
 def test_the_starts_of_the_tables_were_not_calibrated_on():
     used = {each.text for each in held_out_passages() if each.label in paper_a.TOPICS}
     assert len(used) == paper_a.TABLE_3.small["chains"]

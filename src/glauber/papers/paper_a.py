@@ -479,10 +479,8 @@ def table_1_rows(a: Answers) -> list[Row]:
     ]
     closes = a.control | {"model": f"control: {a.control['model']}", "published": 0.0}
     closes["published_parameters"] = SIZES["gpt2"]
-    names = (
-        *("model", "type", "parameters", "mean", "certified", "count"),
-        *("published", "published_parameters"),
-    )
+    ours = ("model", "type", "parameters", "mean", "certified", "count")
+    names = (*ours, "published", "published_parameters")
     return [
         *columns(rows, *names, kind="estimate"),
         *columns([closes], *names, "largest", kind="exact up to rounding; it checks only that"),

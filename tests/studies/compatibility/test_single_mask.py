@@ -202,6 +202,15 @@ def test_deviation_grows_with_incompatibility():
     assert alone.pll[:3] == pytest.approx((0, 0, 1), abs=1e-7) and alone.pll.rank == 1
 
 
+def test_rounding_is_no_order():
+    """Joint distributions in several texts: nothing is unexplained, so nothing correlates."""
+    weights = sum(torch.meshgrid(*(torch.tensor([0.0, 0.7, -0.4]),) * 3, indexing="ij"))
+    found = single_mask(Joint(weights), ["012", "120", "201", "000"], count=4, **SIZES)
+    for correlation in found.by_incompatibility.values():
+        assert math.isnan(correlation.value) or correlation.interval is None
+    assert "nan" not in found.to_dict()["sizes"] and str(found)
+
+
 def test_size_match_by_hand():
     p, score = np.array([0.5, 0.3, 0.2]), np.array([1.0, 0.0, -1.0])
     q = np.exp(score) / np.exp(score).sum()

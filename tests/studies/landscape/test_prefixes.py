@@ -9,8 +9,8 @@ from conftest import TEXTS
 from glauber import GlauberError, prefixes, sample
 from glauber.models.masked_lm import MaskedLM
 from glauber.runs.run import Run
-from glauber.studies.landscape.prefixes import _pairs
-from glauber.studies.landscape.scorers import Scorer
+from glauber.studies.landscape.prefixes import _first_steps, _pairs
+from glauber.studies.landscape.scorers import Scorer, TopicScores
 
 LABELS = ("the", "a", "other")
 READ: list[str] = []
@@ -196,3 +196,10 @@ def test_how_a_prefix_moves_the_chain(model, tmp_path):
     assert plain.first_visits == [] and plain.contrasts[0].topics == one.topics
     with pytest.raises(GlauberError, match="politics is not among the labels"):
         prefixes(model, TEXTS, prefixes=["the red cat"], track="politics", **options)
+
+
+def test_the_first_step_about_a_label_comes_after_the_start():
+    about = np.array([[0.9, 0.1, 0.6, 0.9], [0.1, 0.4, 0.1, 0.1], [0.9, 0.2, 0.1, 0.5]])
+    values = np.stack([about, 1 - about], axis=2)
+    scores = TopicScores(np.array([0, 5, 10, 15]), values, ("a", "b"), "by hand", 5)
+    assert _first_steps(scores, "a").tolist() == [10, np.inf, np.inf]  # 0.5 is the baseline

@@ -299,7 +299,7 @@ def size_match(score: ArrayLike, weights: ArrayLike) -> SizeMatch:
     variance = float(p @ centred**2)
     return SizeMatch(
         total_variation=float(np.abs(p - np.exp(log_q)).sum() / 2),
-        divergence=float(p @ (log_p - log_q)),
+        divergence=max(0.0, float(p @ (log_p - log_q))),
         slope=float(p @ (centred * log_p)) / variance if variance > 0 else np.nan,
         rank=_correlation(values, log_p),
     )

@@ -42,7 +42,7 @@ from glauber.foundation.study import Result, counted, reported, study
 from glauber.models.base import Conditionals, Model
 from glauber.models.load import load
 from glauber.models.table import choose
-from glauber.studies.compatibility.potential import SizeMatch, decompose, size_match
+from glauber.studies.compatibility.potential import DIGITS, SizeMatch, decompose, size_match
 from glauber.studies.compatibility.rectangles import number_of_proposals
 from glauber.texts.starts import read_sites, spell_sites, starts
 
@@ -211,13 +211,16 @@ class SingleMask(Result):
 
     @reported
     def by_incompatibility(self) -> dict[str, Estimate]:
-        """Rank correlation over texts of the total variation with the unexplained part."""
-        unexplained = [text.unexplained for text in self.texts]
+        """Rank correlation over texts of the total variation with the unexplained part.
+
+        What is equal up to rounding counts as tied.
+        """
+        unexplained = np.round([text.unexplained for text in self.texts], DIGITS)
         numbers = np.array([text.text for text in self.texts])
         return {
             name: rank_correlation(
-                np.array(unexplained),
-                np.array([getattr(text, name).total_variation for text in self.texts]),
+                unexplained,
+                np.round([getattr(text, name).total_variation for text in self.texts], DIGITS),
                 chain=numbers,
             )
             for name in SCORES
