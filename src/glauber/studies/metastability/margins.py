@@ -255,7 +255,7 @@ class Neighbourhood:
 
     n_neighbours: int
     covered: float  # share of the departures from the state that lead to one of them
-    reinforcement: float  # nats by which a departure lowers log pi of another token, on average
+    reinforcement: float  # nats of log pi, at the temperature, that a departure costs another token
     kind: Literal["exact", "lower bound"]  # of the exit time
     log_exit_time: float = internal()  # from the state until two tokens differ at once
 
