@@ -302,7 +302,7 @@ def test_several_processes_give_the_same_bits(tmp_path):
 
 def test_every_piece_is_listed():
     listed = pieces()
-    assert len(listed) == 33
+    assert len(listed) == 36
     assert paper("list").rows == [{"piece": n, "shows": one.shows} for n, one in listed.items()]
 
 
