@@ -60,7 +60,6 @@ from glauber.studies.landscape.scorers import SIMILARITY, TopicScores
 from glauber.studies.landscape.topics import topics
 from glauber.studies.landscape.trajectory import trajectory_in_plane
 from glauber.studies.metastability.drift import drift
-from glauber.studies.metastability.growing_margin import MarginAndTime, margin_and_time
 from glauber.studies.metastability.margins import margins
 from glauber.studies.metastability.regimes import regime
 from glauber.studies.metastability.traps import (
@@ -73,6 +72,7 @@ from glauber.studies.metastability.traps import (
 )
 from glauber.studies.mixing.coherence import coherence
 from glauber.studies.mixing.crossover import Crossover, fit_crossover
+from glauber.studies.mixing.growing_margin import MarginAndTime, margin_and_time
 from glauber.studies.mixing.growth import Growth, fit_growth
 from glauber.studies.mixing.influence import AveragedInfluence, influence, influence_at
 from glauber.studies.mixing.ising_crossover import ising_phase, width_ratio

@@ -45,7 +45,7 @@ from glauber.foundation.study import Result, internal, needed, reported, study
 from glauber.models.base import Conditionals, scores_alone
 from glauber.models.batching import in_parts
 from glauber.models.load import load
-from glauber.studies.compatibility.pseudo_likelihood import mean_log_prob
+from glauber.studies.mixing.coherence import mean_log_prob
 from glauber.texts.starts import starts
 
 Floats = NDArray[np.float64]
