@@ -102,7 +102,11 @@ def coherence(
 
 
 def mean_log_prob(
-    conditionals: Conditionals, tokens: Tensor, free: Tensor, *, advance: Advance = lambda *_: None
+    conditionals: Conditionals,
+    tokens: Tensor,
+    free: Tensor,
+    *,
+    advance: Advance = lambda *_, **__: None,
 ) -> Floats:
     """The pseudo-log-likelihood per token (rows,) of the free tokens, equal rows scored once.
 
