@@ -84,7 +84,6 @@ from glauber.studies.landscape.scorers import SIMILARITY, TopicScores
 from glauber.studies.landscape.topics import topics
 from glauber.studies.landscape.trajectory import trajectory_in_plane
 from glauber.studies.metastability.drift import drift
-from glauber.studies.metastability.growing_margin import MarginAndTime, margin_and_time
 from glauber.studies.metastability.margins import margins
 from glauber.studies.metastability.regimes import regime
 from glauber.studies.metastability.traps import (
@@ -97,6 +96,7 @@ from glauber.studies.metastability.traps import (
 )
 from glauber.studies.mixing.coherence import coherence
 from glauber.studies.mixing.crossover import Crossover, fit_crossover
+from glauber.studies.mixing.growing_margin import MarginAndTime, margin_and_time
 from glauber.studies.mixing.growth import Growth, fit_growth
 from glauber.studies.mixing.influence import AveragedInfluence, influence, influence_at
 from glauber.studies.mixing.ising_crossover import ising_phase, width_ratio
@@ -897,7 +897,9 @@ def coherence_chains(s: Settings) -> list[Chains]:
 def ask_coherence(s: Settings) -> dict[str, object]:
     runs = dict(zip(s.temperatures, map(s.run, coherence_chains(s)), strict=True))
     device = None if s.device == "auto" else s.device
-    studies = {t: coherence(run, every=s.every, device=device) for t, run in runs.items()}
+    studies = {
+        t: coherence(run, every=min(s.every, s.steps), device=device) for t, run in runs.items()
+    }
     lost = [(int(each.mostly_incoherent.sum()), s.chains) for each in studies.values()]
     ends = min(s.temperatures), max(s.temperatures)
     crossover = fit_crossover(s.length, s.temperatures, lost, ends=ends).crossover
@@ -1592,18 +1594,26 @@ def grid_chains(s: Settings) -> dict[tuple[float, int], Chains]:
 def ask_growth_by_temperature(s: Settings) -> dict[str, object]:
     runs = {cell: s.run(chains) for cell, chains in grid_chains(s).items()}
     embedder = choose(next(reversed(runs.values())), s.embedder)
-    moved = {cell: distances(run, embedder, every=s.step) for cell, run in runs.items()}
-    last = s.steps // s.step * s.step
+    step = min(s.step, s.steps)
+    moved = {cell: distances(run, embedder, every=step) for cell, run in runs.items()}
+    last = s.steps // step * step
     rows, comparisons = [], 2 * len(s.temperatures)
-    for at in (s.step, last):
+    for at in sorted({step, last}):
         for t in s.temperatures:
             values = {n: moved[t, n].at(at) for n in s.lengths}
             slope = slope_in_log_n(values, comparisons)
             rows.append(SimpleNamespace(at=at, temperature=t, slope=slope, values=values))
     usual = min(s.lengths, key=lambda n: abs(n - USUAL_LENGTH))
     hits = {t: reached(moved[t, usual]) for t in s.temperatures}
-    first = {at: grows_from([row for row in rows if row.at == at]) for at in (s.step, last)}
-    return {"rows": rows, "hits": hits, "first": first, "last": last, "embedded": embedder}
+    first = {row.at: grows_from([each for each in rows if each.at == row.at]) for row in rows}
+    return {
+        "rows": rows,
+        "hits": hits,
+        "first": first,
+        "step": step,
+        "last": last,
+        "embedded": embedder,
+    }
 
 
 def grows_from(rows: list[SimpleNamespace]) -> float | None:

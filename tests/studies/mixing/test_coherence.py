@@ -8,8 +8,7 @@ import glauber
 from conftest import TEXTS
 from glauber.foundation.errors import GlauberError
 from glauber.models.table import Table
-from glauber.studies.compatibility.pseudo_likelihood import mean_log_prob
-from glauber.studies.mixing.coherence import Coherence
+from glauber.studies.mixing.coherence import Coherence, mean_log_prob
 
 
 @pytest.fixture(scope="module")

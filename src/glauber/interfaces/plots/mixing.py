@@ -28,8 +28,8 @@ from glauber.interfaces.plots.chart import (
     token_map,
     transparent,
 )
-from glauber.studies.metastability.growing_margin import MarginAndTime
 from glauber.studies.mixing.coherence import Coherence
+from glauber.studies.mixing.growing_margin import MarginAndTime
 from glauber.studies.mixing.growth import Growth
 from glauber.studies.mixing.influence import AveragedInfluence, InfluenceMatrix
 from glauber.studies.mixing.meeting import UNKNOWN, Meetings

@@ -6,10 +6,8 @@ hides each token together with all that come after it.
 
 from collections.abc import Iterator
 
-import numpy as np
 import torch
 import torch.nn.functional as F
-from numpy.typing import NDArray
 from torch import Tensor
 
 from glauber.foundation.progress import Advance
@@ -48,21 +46,6 @@ def pseudo_likelihood(
         conditionals, tokens, rows, hidden, temperature=temperature, advance=advance
     )[:, 0]
     return result
-
-
-def mean_log_prob(
-    conditionals: Conditionals, tokens: Tensor, free: Tensor, *, advance: Advance | None = None
-) -> NDArray[np.float64]:
-    """The pseudo-log-likelihood per token (rows,) of the free tokens, equal rows scored once.
-
-    Tokens that cannot be drawn, such as unknown ones at the start, do not count; NaN without any.
-    """
-    rows = torch.cat([tokens, free.to(tokens.dtype)], dim=1)
-    rows, inverse = rows.unique(dim=0, return_inverse=True)
-    states, is_free = rows.split(tokens.shape[1], dim=1)
-    log_probs = pseudo_likelihood(conditionals, states, is_free.bool(), advance=advance)
-    means = log_probs.masked_fill(log_probs.isinf(), torch.nan).nanmean(dim=1)
-    return np.asarray(means[inverse.to(means.device)].numpy())
 
 
 def hidden_log_probs(

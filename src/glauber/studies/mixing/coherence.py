@@ -15,20 +15,21 @@ from typing import Annotated
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from glauber.foundation.checks import Real, Whole
 from glauber.foundation.errors import GlauberError
 from glauber.foundation.parameters import Trust
-from glauber.foundation.progress import say, track
+from glauber.foundation.progress import Advance, say, track
 from glauber.foundation.statistics import Estimate, MedianTime, mean_over_chains, median_time
 from glauber.foundation.study import Result, internal, reported, study
-from glauber.models.base import Conditionals
+from glauber.models.base import Conditionals, log_probs
+from glauber.models.batching import in_parts
 from glauber.models.load import load
 from glauber.models.weights import check_device
 from glauber.runs.run import Run
 from glauber.runs.snapshots import snapshots
 from glauber.sampling.reopened import drawn_from
-from glauber.studies.compatibility.pseudo_likelihood import mean_log_prob
 from glauber.texts.starts import starts
 
 Floats = NDArray[np.float64]
@@ -98,6 +99,33 @@ def coherence(
         level=float(np.quantile(values[:, 0], QUANTILE)) if level is None else level,
         level_given=level is not None,
     )
+
+
+def mean_log_prob(
+    conditionals: Conditionals,
+    tokens: Tensor,
+    free: Tensor,
+    *,
+    advance: Advance = lambda *_, **__: None,
+) -> Floats:
+    """The pseudo-log-likelihood per token (rows,) of the free tokens, equal rows scored once.
+
+    Tokens that cannot be drawn, such as unknown ones at the start, do not count; NaN without any.
+    """
+    rows = torch.cat([tokens, free.to(tokens.dtype)], dim=1)
+    rows, inverse = rows.unique(dim=0, return_inverse=True)
+    states, is_free = rows.split(tokens.shape[1], dim=1)
+    numbers, sites = is_free.nonzero(as_tuple=True)
+    sums, counts = torch.zeros(2, len(states), dtype=torch.float64)
+    for part in in_parts(torch.arange(len(numbers)), conditionals.vocab_size):
+        row, site = numbers[part.to(numbers.device)], sites[part.to(sites.device), None]
+        every = log_probs(conditionals, states[row], site)[:, 0]
+        present = states[row].gather(1, site).to(every.device)
+        own = every.gather(1, present)[:, 0].cpu()
+        sums.index_add_(0, row.cpu(), own.masked_fill(own.isinf(), 0.0))
+        counts.index_add_(0, row.cpu(), own.isfinite().double())
+        advance(len(part))
+    return np.asarray((sums / counts)[inverse.cpu()].numpy())
 
 
 @dataclass(frozen=True, eq=False)

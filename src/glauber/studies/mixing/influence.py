@@ -45,7 +45,7 @@ from glauber.foundation.study import Result, internal, needed, reported, study
 from glauber.models.base import Conditionals, scores_alone
 from glauber.models.batching import in_parts
 from glauber.models.load import load
-from glauber.studies.compatibility.pseudo_likelihood import mean_log_prob
+from glauber.studies.mixing.coherence import mean_log_prob
 from glauber.texts.starts import starts
 
 Floats = NDArray[np.float64]
@@ -595,7 +595,7 @@ def _other_tokens(
 
 def _check_size(n_contexts: int, n_sites: int, n_values: int, vocab: int) -> None:
     """Refuses what would not fit: all contexts at once, and the scores of a single one."""
-    stored = n_contexts * (n_sites * n_values + 2 * vocab) * 8
+    stored = n_contexts * (n_sites * n_values + 2 * vocab + 2 * n_sites**2) * 8
     of_one = 3 * n_sites * (1 + min(n_values, vocab)) * vocab * 8
     check_memory(stored + of_one, f"{n_contexts:,} contexts with {n_values:,} replacements a site")
 

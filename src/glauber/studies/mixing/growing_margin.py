@@ -9,7 +9,7 @@ gives t_mix >= exp(n * depth / temperature) / (4 (|V| - 1)).
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import log
+from math import exp, log
 
 import torch
 from torch import Tensor
@@ -17,7 +17,7 @@ from torch import Tensor
 from glauber.exact.mixing_time import mixing_time
 from glauber.exact.space import Space
 from glauber.exact.transition import transition_matrix
-from glauber.studies.metastability.margins import basin_margin
+from glauber.models.base import scores_alone
 
 
 @dataclass(frozen=True)
@@ -62,8 +62,8 @@ def margin_and_time(
     rows = []
     for n in lengths:
         model, space = Unison(depth, vocab_size), Space(vocab_size, n)
-        constant = torch.zeros(1, n, dtype=torch.int64)
-        basin = basin_margin(model, constant, temperature=temperature)
+        scores = scores_alone(model, torch.zeros(1, n, dtype=torch.int64), torch.arange(n))[0]
+        margin = float((scores[:, 0] - scores[:, 1:].amax(dim=1)).min())
         matrix = transition_matrix(model, space, temperature=temperature)
         weights = torch.ones(space.size, dtype=torch.float64)
         weights[space.index(torch.arange(vocab_size)[:, None].expand(-1, n))] = torch.tensor(
@@ -74,10 +74,10 @@ def margin_and_time(
         rows.append(
             MarginAndTime(
                 length=n,
-                margin=basin.margin,
+                margin=margin,
                 probability=float(stationary[0]),
                 mixing_time=time.steps,
-                bound=basin.mixing_time_bound or 0.0,
+                bound=exp(margin / temperature) / (4 * (vocab_size - 1)),
                 kind=time.kind,
             )
         )

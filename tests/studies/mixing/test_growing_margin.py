@@ -6,7 +6,8 @@ import torch
 
 from glauber.exact import Space, distances, stationary, transition_matrix
 from glauber.models.table import Joint
-from glauber.studies.metastability.growing_margin import Unison, margin_and_time
+from glauber.studies.metastability.margins import basin_margin
+from glauber.studies.mixing.growing_margin import Unison, margin_and_time
 
 
 def joint(vocab, n, depth):
@@ -33,6 +34,8 @@ def test_margin_time_and_bound(vocab, temperature):
         matrix = transition_matrix(joint(vocab, n, 0.8), Space(vocab, n), temperature=temperature)
         law = stationary(matrix)
         assert row.margin == pytest.approx(0.8 * n) and row.kind == "exact"
+        basin = basin_margin(joint(vocab, n, 0.8), torch.zeros(1, n, dtype=torch.long))
+        assert basin.holds and basin.margin == pytest.approx(row.margin)
         assert row.probability == pytest.approx(law[0]) and row.probability <= 0.5
         bound = np.exp(0.8 * n / temperature) / (4 * (vocab - 1))
         assert row.bound == pytest.approx(bound) and row.mixing_time >= bound
