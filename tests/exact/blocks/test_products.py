@@ -54,5 +54,7 @@ def test_a_random_site_makes_even_one_site_steps_a_mixture():
     row = gibbs_matrix(np.full(4, 0.25), Masks.uniform(Space(2, 2), 1)).toarray()[0]
     np.testing.assert_allclose(row, [0.5, 0.25, 0.25, 0])
     assert product_distance(row.reshape(2, 2)).at_least == pytest.approx(0.0625)
-    given = gibbs_matrix(np.full(4, 0.25), Masks.weighted(Space(2, 2), [(0,), (1,)], [1, 1e-300]))
+    given = gibbs_matrix(
+        np.full(4, 0.25), Masks.from_weights(Space(2, 2), [(0,), (1,)], [1, 1e-300])
+    )
     assert product_distance(given.toarray()[0].reshape(2, 2)).is_product

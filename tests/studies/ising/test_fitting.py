@@ -134,7 +134,9 @@ def test_adaptive_masks_in_fits_and_errors():
         coupling=0.3, samples=[4000], blocks=[1], repetitions=300, adaptive=True, seed=2
     )
     assert curves.traces[0] == pytest.approx(79.355, abs=1e-3)  # uniform masks: 121.7
-    assert abs(curves.mean - curves.predicted) < 3 * curves.standard_error + 0.02 * curves.predicted
+    assert (
+        abs(curves.mean - curves.prediction) < 3 * curves.standard_error + 0.02 * curves.prediction
+    )
     share = float(curves.within_trace[0, 0])
     assert share == pytest.approx(curves.within[0], abs=3 * np.sqrt(0.25 / 300))
     model = Ising.clique(3, 3, coupling=0.2, field=0.1)
