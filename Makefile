@@ -31,8 +31,8 @@ check: $(READY)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/python -m recipes.package
-	$(BIN)/python -m glauber.interfaces.cli.reference | diff docs/commands.md - || (echo "make docs"; false)
-	$(BIN)/python -m glauber.interfaces.cli.coverage docs/coverage | diff docs/coverage.md - || (echo "make docs"; false)
+	$(BIN)/python -m website.reference | diff docs/commands.md - || (echo "make docs"; false)
+	$(BIN)/python -m website.coverage docs/coverage | diff docs/coverage.md - || (echo "make docs"; false)
 	$(BIN)/python -m mkdocs build --strict  # --quiet would not count the warnings
 
 bench: $(READY)
@@ -40,14 +40,14 @@ bench: $(READY)
 
 # The site, strictly and offline: site/index.html can be opened as it is.
 docs: $(READY)
-	$(BIN)/python -m glauber.interfaces.cli.reference > docs/commands.md
-	$(BIN)/python -m glauber.interfaces.cli.coverage docs/coverage > docs/coverage.md
+	$(BIN)/python -m website.reference > docs/commands.md
+	$(BIN)/python -m website.coverage docs/coverage > docs/coverage.md
 	$(BIN)/python -m mkdocs build --strict
 
 # The page of verdicts: make verdicts RESULTS="reproduced other", folders of `glauber paper all --out`.
 RESULTS ?= reproduced
 verdicts: $(READY)
-	$(BIN)/python -m glauber.papers.verdicts $(RESULTS) > docs/verdicts.new
+	$(BIN)/python -m website.verdicts $(RESULTS) > docs/verdicts.new
 	mv docs/verdicts.new docs/verdicts.md
 
 # Executes the notebooks of examples/ and stores what they show; needs Chromium, takes minutes.

@@ -69,8 +69,6 @@ LIGHT = {"threads", "progress", "study", "result", "statistics", "tables", "para
 NAMED = {
     "__init__.py": {"any"},  # studies are imported when they are asked for
     "interfaces/cli/group.py": {"any"},  # as the tables of studies name them
-    "interfaces/cli/coverage.py": {"any"},
-    "interfaces/cli/reference.py": {"any"},
     "interfaces/doctor/doctor.py": {"any"},  # packages, to see whether they can be imported
     "sampling/sweeps/executor.py": {"any", "mixing", "papers"},  # what workers may run
 }

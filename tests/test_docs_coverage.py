@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from glauber.interfaces.cli.coverage import STATES, Item, Paper, exists, faults, link, page, read
+from website.coverage import STATES, Item, Paper, exists, faults, link, page, read
 
 ROOT = Path(__file__).parent.parent
 PAPERS = read(ROOT / "docs" / "coverage")

@@ -118,7 +118,7 @@ def test_the_study_of_the_page_about_studies(tmp_path, monkeypatch, tiny_folder,
 
 
 def test_the_list_of_commands_is_current():
-    from glauber.interfaces.cli.reference import reference
+    from website.reference import reference
 
     assert (ROOT / "docs" / "commands.md").read_text() == reference(), "make docs"
 

@@ -8,7 +8,7 @@ import pytest
 from glauber import paper
 from glauber.foundation.errors import GlauberError
 from glauber.papers import paper_b
-from glauber.papers.verdicts import page, read
+from website.verdicts import page, read
 
 
 @pytest.fixture(scope="module")

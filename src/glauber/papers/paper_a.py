@@ -65,6 +65,7 @@ from glauber.papers.piece import (
     Number,
     Piece,
     Published,
+    Record,
     Row,
     as_tuple,
     columns,
@@ -181,7 +182,7 @@ def path_rows(a: Answers) -> list[Row]:
     ]
 
 
-PATHS: dict[str, Any] = dict(
+PATHS: Record = dict(
     protocol="two-dimensional PCA of sentence embeddings, joined in time order from warm to cool",
     paper=dict(model=BERT, embedder=JINA, length=20, steps=10_000, every=50),
     not_in_paper=("temperature", "every"),
@@ -254,7 +255,7 @@ RARELY = 0.25  # share of the chains
 
 def diagram(s: Settings, lengths: Sequence[int], **thresholds: Any) -> Phase:
     """The phase diagram of these settings, which resumes in the folder."""
-    options: dict[str, Any] = {
+    options: Record = {
         "model": s.model,
         "texts": None if s.texts is None else list(s.texts),
         "lengths": list(lengths),
@@ -280,7 +281,7 @@ def forgetting_rows(a: Answers) -> list[Row]:
         end = mean_over_chains(curve.values[:, -1], bounds=DISTANCE, student=True)
         row = {"temperature": t, "median": cell.median, "distance_at_end": end, "kind": end.kind}
         rows += columns(
-            [row | {"reached_threshold": reached(curve)}],
+            [row | {"reached_threshold": share_that_reached(curve)}],
             "temperature",
             "median",
             "distance_at_end",
@@ -292,7 +293,7 @@ def forgetting_rows(a: Answers) -> list[Row]:
     return rows
 
 
-def reached(curve: DriftDistances) -> Estimate:
+def share_that_reached(curve: DriftDistances) -> Estimate:
     """The share of chains that reached the threshold at some snapshot."""
     times = hitting_times(curve, THRESHOLD)
     return proportion(times.n_hit, len(times.hit))
@@ -367,7 +368,7 @@ FIGURE_2 = Piece(
             "paper A, section 6.1",
             "rarely",
             f"share of chains that reach a distance of {THRESHOLD:g} at temperature {COLD:g}",
-            lambda a: reached(a.curves[COLD]),
+            lambda a: share_that_reached(a.curves[COLD]),
             below(RARELY),
             effect=0.0,
             choices=(
@@ -448,7 +449,7 @@ def ask_control(s: Settings, model: str) -> dict[str, object]:
 
     key = {"model": weights(model), "texts": s.texts, "seed": s.seed, "length": s.length}
     key |= {"control": s.control, "count": min(s.count, s.control_count)}
-    stored: dict[str, Any] = s.part("control", key, make)
+    stored: Record = s.part("control", key, make)
     return stored | {"type": TYPES[stored["kind"]]}
 
 
@@ -489,7 +490,7 @@ def table_1_rows(a: Answers) -> list[Row]:
 
 def table_1_claims(a: Answers) -> Iterable[Published]:
     for study in a.studies:
-        common: dict[str, Any] = dict(unit="passages", bounds=POSITIVE)
+        common: Record = dict(unit="passages", bounds=POSITIVE)
         name, mean = f"mean Delta of {study.model}", mean_delta(study)
         yield Published(
             "the conditionals of masked language models are incompatible with any joint "
@@ -577,7 +578,7 @@ TABLE_1 = Piece(
     several_models=True,
     seconds=300,
 )
-ONE_MODEL: dict[str, Any] = dict(
+ONE_MODEL: Record = dict(
     protocol=RECTANGLES,
     small=RECTANGLES_SMALL,
     paper=dict(model=BERT),
@@ -649,6 +650,7 @@ FIGURE_6 = Piece(
 )
 MATTERS = 0.05  # nats: the smallest mean difference of log-ratios that matters
 RANKS, MISMATCH = 0.5, 0.01  # a rank correlation and a total variation that count
+SEEN = "the threshold was chosen after a first look at these texts"
 
 
 def ask_single_mask(s: Settings) -> dict[str, object]:
@@ -658,7 +660,7 @@ def ask_single_mask(s: Settings) -> dict[str, object]:
         options |= {"steps": s.steps, "length": s.length, "sites": sites, "top": top}
         options |= {"seed": s.seed, "texts": s.texts}
 
-        def make(options: dict[str, Any] = options) -> dict[str, object]:
+        def make(options: Record = options) -> dict[str, object]:
             result = single_mask(s.model, device=s.device, **options)
             names = ("difference", "total_variation", "reversed")
             estimates = {name: getattr(result, name) for name in names}
@@ -675,7 +677,7 @@ def ask_single_mask(s: Settings) -> dict[str, object]:
     return {"probes": probes}
 
 
-def read_estimate(record: dict[str, Any]) -> Estimate:
+def read_estimate(record: Record) -> Estimate:
     """An estimate from its JSON object."""
     interval, value = record["interval"], record["value"]
     ends = None if interval is None else tuple(interval)
@@ -698,7 +700,7 @@ def probe_claims(probe: SimpleNamespace) -> Iterable[Published]:
         bounds=POSITIVE,
     )
     potential = "the approximation is the best potential (least squares over all edges)"
-    common: dict[str, Any] = dict(source="paper A, section 7", unit="texts")
+    common: Record = dict(source="paper A, section 7", unit="texts")
     yield Published(
         f"Lyapunov-function approximations rank sequences by occurrence probability: {free}",
         published="they do; no number",
@@ -706,7 +708,7 @@ def probe_claims(probe: SimpleNamespace) -> Iterable[Published]:
         number=probe.estimates["potential_rank"],
         agrees=above(RANKS),
         effect=(1 + RANKS) / 2,
-        choices=(potential, f"they rank: a mean rank correlation above {RANKS:g}"),
+        choices=(potential, f"they rank: a mean rank correlation above {RANKS:g}", SEEN),
         bounds=(-1.0, 1.0),
         **common,
     )
@@ -717,7 +719,7 @@ def probe_claims(probe: SimpleNamespace) -> Iterable[Published]:
         number=probe.estimates["potential_total_variation"],
         agrees=above(MISMATCH),
         effect=2 * MISMATCH,
-        choices=(potential, f"a mean total variation above {MISMATCH:g} counts as no match"),
+        choices=(potential, f"a mean total variation above {MISMATCH:g} counts as no match", SEEN),
         bounds=SHARE,
         **common,
     )
@@ -763,7 +765,7 @@ EQUATION_4_1 = Piece(
 )
 
 
-def plotly_figure(record: dict[str, Any]) -> Any:
+def plotly_figure(record: Record) -> Any:
     """A figure from its JSON object."""
     from plotly.graph_objects import Figure
 
@@ -803,7 +805,7 @@ INFLUENCE = Piece(
             "alpha_mean_over_contexts": a.mean.alpha,
             "thresholds_mean_over_contexts": [a.mean.threshold, a.mean.linear_threshold],
             "context_coherence": a.contexts.coherence.tolist(),
-            "context_share_of_suprema": a.contexts.attained.tolist(),
+            "context_share_of_suprema": a.contexts.shares_of_suprema.tolist(),
             "average_influence": [a.average.value, *(a.average.interval or ())],
         }
     ],
@@ -1113,7 +1115,7 @@ def ask_drift(s: Settings) -> dict[str, object]:
         options |= {"temperature": temperature, "seed": s.seed}
         options |= {"chains": s.chains, "steps": s.steps}
 
-        def make(options: dict[str, Any] = options) -> dict[str, object]:
+        def make(options: Record = options) -> dict[str, object]:
             result = drift(s.model, s.texts, token="!", device=s.device, **options)
             names = "count", "smallest", "median", "median_interval", "positive"
             rows = columns(result.levels, *names, drifts=result.levels[0].drifts)
@@ -1137,9 +1139,7 @@ def ask_drift(s: Settings) -> dict[str, object]:
     return {"studies": levels}
 
 
-def boundary_claims(
-    study: dict[str, Any], row: tuple[float, float], samples: int
-) -> Iterable[Published]:
+def boundary_claims(study: Record, row: tuple[float, float], samples: int) -> Iterable[Published]:
     """The published smallest and median drift at one temperature."""
     (smallest, median), boundary = row, study["levels"][0]
     source, at = "paper A, table 2", f"temperature {study['temperature']:g}"
@@ -1185,7 +1185,7 @@ def drift_claims(a: Answers) -> Iterable[Published]:
             unit="states",
             bounds=SHARE,
         )
-        if row is not None and a.settings.model == BERT:
+        if row is not None and published_name(a.settings.model) == BERT:
             yield from boundary_claims(study, row, samples)
         yield Published(
             f"escape times are exponential in the depth of the basin ({at})",
@@ -1222,7 +1222,7 @@ def drift_claims(a: Answers) -> Iterable[Published]:
 
 def published_boundaries(
     a: Answers,
-) -> list[tuple[dict[str, Any], tuple[float, float] | None]]:
+) -> list[tuple[Record, tuple[float, float] | None]]:
     """Each temperature with its published row, if there are two: the colder one is the first."""
     studies = sorted(a.studies, key=lambda study: study["temperature"])
     rows = BOUNDARY if len(studies) == len(BOUNDARY) else [None] * len(studies)
@@ -1376,7 +1376,7 @@ def distance_means(a: Answers) -> dict[int, Estimate]:
     return {n: mean_over_chains(own, bounds=DISTANCE, student=True) for n, own in a.values.items()}
 
 
-GROWTH: dict[str, Any] = dict(
+GROWTH: Record = dict(
     source="paper A, section 6.1 (figure 3a)",
     published="it grows logarithmically",
     agrees=above(0.0),
@@ -1386,7 +1386,7 @@ GROWTH: dict[str, Any] = dict(
 GROWS = "at sufficiently high temperatures the embedding distance grows with the length"
 FORM = "only growth is tested here; power for 0.05"
 LOGARITHMIC = Region(-0.5, 0.5)  # shapes nearer to that of log n than to those of n and 1 / n
-LENGTHS: dict[str, Any] = dict(chains=length_chains)
+LENGTHS: Record = dict(chains=length_chains)
 LENGTHS_SMALL = dict(
     model=SMALL,
     texts=None,
@@ -1536,7 +1536,7 @@ def nearest_to_n_log_n(a: Answers) -> Region:
 
 def figure_3b_claims(a: Answers) -> Iterable[Published]:
     own = a.scaling.exponent("n log n")
-    common: dict[str, Any] = dict(
+    common: Record = dict(
         source="paper A, section 6.1 (figure 3b)",
         published="n log n",
         agrees=nearest_to_n_log_n(a),
@@ -1604,7 +1604,7 @@ def ask_growth_by_temperature(s: Settings) -> dict[str, object]:
             slope = slope_in_log_n(values, comparisons)
             rows.append(SimpleNamespace(at=at, temperature=t, slope=slope, values=values))
     usual = min(s.lengths, key=lambda n: abs(n - USUAL_LENGTH))
-    hits = {t: reached(moved[t, usual]) for t in s.temperatures}
+    hits = {t: share_that_reached(moved[t, usual]) for t in s.temperatures}
     first = {row.at: grows_from([each for each in rows if each.at == row.at]) for row in rows}
     return {
         "rows": rows,
@@ -1730,7 +1730,7 @@ def sharpening(a: Answers) -> Quantity:
 
 
 def ask_coupling(s: Settings) -> dict[str, object]:
-    def make() -> list[dict[str, Any]]:
+    def make() -> list[Record]:
         cells = ising_phase(s.lengths, pairs=s.chains, steps=s.steps, seed=s.seed).cells
         return [vars(cell) for cell in cells]
 
@@ -1760,7 +1760,7 @@ def threshold_ratio(a: Answers) -> Quantity:
     return Quantity("", nearest.ratio, nearest.interval, n=len(nearest.thresholds), unit="texts")
 
 
-RISE: dict[str, Any] = dict(
+RISE: Record = dict(
     source="paper A, section 6.1",
     published="it shifts",
     agrees=above(0.0),
@@ -1928,7 +1928,7 @@ def topic_seeds(s: Settings) -> list[str]:
     return [topic for topic in TOPICS for _ in range(s.chains // len(TOPICS))]
 
 
-def score_topics(s: Settings, model: str) -> tuple[list[TopicScores], list[dict[str, Any]]]:
+def score_topics(s: Settings, model: str) -> tuple[list[TopicScores], list[Record]]:
     """The scores by each scorer, and how far each can be trusted."""
     chains, scorers = topic_chains(s, model), as_tuple(s.scorer)
     every = max(1, s.steps // s.snapshots)
@@ -2220,7 +2220,7 @@ def table_4_claims(a: Answers) -> Iterable[Published]:
     ends = {name: a.scores[model].of(TRACK)[:, -1] for name, model in given.items()}
     notes = {name: by_config(model) for name, model in given.items()}
     means = {model: float(np.mean(list(own.values()))) for model, own in TABLE_4_SCORES.items()}
-    common: dict[str, Any] = dict(source="paper A, appendix B.5", bounds=SHARE)
+    common: Record = dict(source="paper A, appendix B.5", bounds=SHARE)
     computed = "means over the published topics, computed by us"
     for first, second in ((ROBERTA, BERT), (BERT, MODERNBERT)):
         both = first in ends and second in ends
@@ -2516,7 +2516,7 @@ TABLE_5 = Piece(
             lambda a: float(a.periods.margins.gaps.mean()),
             near(9.14, 0.05),
             choices=("within 0.05",),
-            when=lambda a: a.periods is not None and a.settings.model == BERT,
+            when=lambda a: a.periods is not None and published_name(a.settings.model) == BERT,
         ),
         Published(
             "the smallest gap of fifteen periods is 7.46",
@@ -2526,7 +2526,7 @@ TABLE_5 = Piece(
             lambda a: a.periods.margins.margin,
             near(7.46, 0.05),
             choices=("within 0.05",),
-            when=lambda a: a.periods is not None and a.settings.model == BERT,
+            when=lambda a: a.periods is not None and published_name(a.settings.model) == BERT,
         ),
     ],
     seconds=35,

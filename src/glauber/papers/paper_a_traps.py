@@ -16,7 +16,7 @@ from glauber.foundation.statistics import (
 from glauber.papers.claims import Quantity, Region, above, at_least, at_most, below, near
 from glauber.papers.paper_a import BERT, SHARE, SMALL, TABLE_5, choose, share_of
 from glauber.papers.piece import BART, Answers, Piece, Published, Row, columns
-from glauber.papers.work import Settings
+from glauber.papers.work import Settings, published_name
 from glauber.sampling.reopened import drawn_from
 from glauber.studies.landscape.persistence import Stay, persistence
 from glauber.studies.landscape.scorers import SIMILARITY
@@ -152,7 +152,7 @@ def longest_family(catalogue: TrapList) -> Quantity:
     return Quantity("", most / catalogue.n_steps, kind="exact", n=catalogue.n_chains)
 
 
-def ranked(catalogue: TrapList, by: str) -> Quantity:
+def rank_correlation(catalogue: TrapList, by: str) -> Quantity:
     """A rank correlation of durations over families."""
     rank: RankCorrelation | None = catalogue.ranks and getattr(catalogue.ranks, by)
     return rank_quantity(rank, "families of traps", "too few families of traps")
@@ -278,7 +278,7 @@ MECHANISMS = Piece(
             DEPTH,
             "harder, no number",
             "rank correlation (Somers' D) of a trap's duration with its smallest gap",
-            lambda a: ranked(a.rolling, "by_min_gap"),
+            lambda a: rank_correlation(a.rolling, "by_min_gap"),
             above(0.0),
             effect=0.3,
         ),
@@ -287,7 +287,7 @@ MECHANISMS = Piece(
             DEPTH,
             "harder, no number",
             "rank correlation (Somers' D) of a trap's duration with the number of escape moves",
-            lambda a: ranked(a.rolling, "by_escape_moves"),
+            lambda a: rank_correlation(a.rolling, "by_escape_moves"),
             below(0.0),
             effect=-0.3,
             choices=("moves: exp(entropy) of the site and token that end the trap's text",),
@@ -324,7 +324,7 @@ def quote_claims(a: Answers) -> Iterable[Published]:
         yield entry(
             "the theme song is a perfect trap", 0.56, f"smallest {name}", theme.min_gap, above(0.0)
         )
-        if a.settings.model == BERT:
+        if published_name(a.settings.model) == BERT:
             yield entry(
                 "its mean gap is 5.44", 5.44, f"mean {name}", theme.mean_gap, near(5.44, 0.05)
             )
@@ -345,7 +345,7 @@ def quote_claims(a: Answers) -> Iterable[Published]:
             max(known) if len(known) == 2 else None,
             at_most(0.0),
         )
-        if a.settings.model == BERT:
+        if published_name(a.settings.model) == BERT:
             yield entry(
                 "the mean gap of the scoring sentence is 4.12",
                 4.12,

@@ -10,7 +10,6 @@ from collections.abc import Iterable, Sequence
 from fractions import Fraction
 from functools import lru_cache, partial
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 
@@ -40,7 +39,7 @@ from glauber.interfaces.plots.ising import plot_race
 from glauber.models.load import load
 from glauber.models.weights import PACKAGE
 from glauber.papers.claims import LOWER, UPPER, Quantity, above, at_least, at_most, below, near
-from glauber.papers.piece import Answers, Piece, Published, Row, columns
+from glauber.papers.piece import Answers, Piece, Published, Record, Row, columns
 from glauber.papers.work import Settings
 from glauber.studies.decoding.parallel_cost import Sampling, sequential_fills
 from glauber.studies.ising.block_gaps import gap
@@ -176,9 +175,7 @@ def smallest_slack(a: Answers, masks: str) -> float:
     return float(min(row["slack"] for row in a.rows if row["masks"] == masks))
 
 
-COVARIANCES: dict[str, Any] = dict(
-    small=dict(sites=4, couplings=(0.05, 0.3), models=20), choices=SEARCHED
-)
+COVARIANCES: Record = dict(small=dict(sites=4, couplings=(0.05, 0.3), models=20), choices=SEARCHED)
 THEOREM_1 = Piece(
     "covariance of the k-site estimate for every k: larger masks are never worse",
     "Ising cliques of {sites} sites without fields and {models} random models, exact covariances "
@@ -1111,13 +1108,13 @@ OBJECTIVE = "paper A, section 1, item 1"
 USUAL = "30%"  # the others are compared with it
 SHARES = {"1 token": "1 token", "0.15": "15%", "0.3": "30%", "0.5": "50%", "0.8": "80%"}
 SWEEPS = ("1.5", "2")  # temperatures at which every pair met
-Models = dict[str, list[dict[str, Any]]]  # by kind of mask: the model of each seed
+Models = dict[str, list[Record]]  # by kind of mask: the model of each seed
 
 
 @lru_cache(maxsize=1)
-def mask_record() -> dict[str, Any]:
+def mask_record() -> Record:
     path = PACKAGE / "data" / "mask-rates.json"
-    record: dict[str, Any] = parse_json(path.read_text(encoding="utf-8"))
+    record: Record = parse_json(path.read_text(encoding="utf-8"))
     return record
 
 

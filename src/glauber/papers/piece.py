@@ -42,7 +42,8 @@ if TYPE_CHECKING:
 
 Answers = SimpleNamespace  # what `ask` returns, by name, and `settings`
 Number = Estimate | Quantity | float | None  # a plain number is exact
-Row = dict[str, Any]
+Record = dict[str, Any]  # a JSON object, or options of several calls
+Row = Record
 MS_MARCO = "MS MARCO"
 OWN = ("texts", "topics")  # settings about texts that were given
 TOKENS = "tokens"  # the embedder that compares tokens
@@ -364,7 +365,7 @@ def _shown(name: str, value: object) -> str:
     if name == "texts" and value != MS_MARCO:
         return "the bundled passages" if value is None else "texts of your own"
     if value is None:
-        return "the bundled one"
+        return "all of them" if name == "threshold_lengths" else "the bundled one"
     if isinstance(value, tuple | list):
         return ", ".join(map(str, value))
     return f"{value:,}" if isinstance(value, int) else str(value)

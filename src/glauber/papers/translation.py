@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 from functools import partial
 from math import prod
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -27,7 +26,7 @@ from glauber.foundation.statistics import (
     quantile_ratio,
 )
 from glauber.papers.claims import Quantity, Region, above, at_least, at_most, below, near
-from glauber.papers.piece import Answers, Piece, Published, Row, columns
+from glauber.papers.piece import Answers, Piece, Published, Record, Row, columns
 from glauber.papers.work import Settings
 from glauber.translation.data import Example, by_source, load_vocabulary, long_pairs, read_pairs
 from glauber.translation.decoding import REFINING, Decoding
@@ -77,7 +76,7 @@ SENTENCES = (
     "file with all their references, and {n_long} long pairs joined from it (20 to 60 target "
     "tokens, one reference)"
 )
-COMMON: dict[str, Any] = dict(differs=DIFFERS, model="translation-en-es", extra="translation")
+COMMON: Record = dict(differs=DIFFERS, model="translation-en-es", extra="translation")
 SMALL = dict(folder=BUNDLED, pairs=TEST_PAIRS, n_test=100, n_long=40)
 PAPER = dict(n_test=None, n_long=200)
 
@@ -110,7 +109,7 @@ def sized(examples: dict[str, list[Example]]) -> dict[str, object]:
     return {"examples": examples, "n_sentences": len(examples["test"])}
 
 
-def read_record(folder: Path, name: str, lists: tuple[str, ...], what: str) -> dict[str, Any]:
+def read_record(folder: Path, name: str, lists: tuple[str, ...], what: str) -> Record:
     """A record next to the weights; empty where there is none."""
     path = folder / name
     if not path.is_file():
@@ -126,7 +125,7 @@ def read_record(folder: Path, name: str, lists: tuple[str, ...], what: str) -> d
     return dict(record)
 
 
-def read_equal(folder: Path) -> dict[str, Any]:
+def read_equal(folder: Path) -> Record:
     """The models at equal training: all begin from the shipped teacher and see as many pairs."""
     return read_record(folder, "equal.json", ("rows", "differences"), "models at equal training")
 
@@ -189,9 +188,7 @@ EQUAL_2 = (
 )
 
 
-def difference(
-    record: dict[str, Any], system: str, less: str, which: str, of: str = "BLEU"
-) -> Row | None:
+def difference(record: Record, system: str, less: str, which: str, of: str = "BLEU") -> Row | None:
     """One recorded difference of two systems on a set."""
     wanted = {"system": system, "less": less, "set": which, "of": of}
     listed: list[Row] = record.get("differences", [])
@@ -199,7 +196,7 @@ def difference(
 
 
 def recorded_difference(
-    record: dict[str, Any], system: str, less: str, which: str, of: str = "BLEU"
+    record: Record, system: str, less: str, which: str, of: str = "BLEU"
 ) -> Quantity:
     """The same as a quantity; without a number if it was not recorded."""
     row = difference(record, system, less, which, of)
@@ -210,7 +207,7 @@ def recorded_difference(
 
 
 def equal_rows(
-    record: dict[str, Any], chosen: tuple[str, ...], published: Mapping[str, object]
+    record: Record, chosen: tuple[str, ...], published: Mapping[str, object]
 ) -> Iterator[Row]:
     """Some systems at equal training, on every set."""
     listed = {(row["set"], row["system"]): row for row in record.get("rows", [])}
@@ -405,7 +402,7 @@ def speed_claims(which: str, refined: Evaluation, beam: Evaluation) -> Iterator[
     p99 = quantile_ratio(slow.seconds, fast.seconds, 0.99)
     known = slow.p99 is not None and fast.p99 is not None
     few = "fewer than 100 sentences have no 99th percentile"
-    common: dict[str, Any] = dict(
+    common: Record = dict(
         source="paper B, section on latency",
         differs=(f"{machine()} in place of TPU v3", "short sentences"),
     )
@@ -796,7 +793,7 @@ def gap(a: Answers, n: int, measure: str, *, relative: bool = False) -> Estimate
     return study.difference(measure, relative=relative)
 
 
-NEIGHBOURS: dict[str, Any] = dict(
+NEIGHBOURS: Record = dict(
     protocol="{n_long} long pairs joined from Tatoeba's test file (20 to 60 target tokens), "
     "English to Spanish by the bundled student; neighbouring positions of drafts of the most "
     "likely length, neither remasked nor cleaned, in the pass that wrote them; last decoder "
@@ -964,7 +961,7 @@ def bleu_changes(a: Answers) -> Iterator[tuple[str, Evaluation, Difference | Non
             yield which, row, bleu_difference(row.outputs, baseline.outputs, a.examples[which])
 
 
-def trained_rows(record: dict[str, Any]) -> Iterator[Row]:
+def trained_rows(record: Record) -> Iterator[Row]:
     """The recorded choices of training, each compared with the one that it differs from."""
     listed = record.get("rows", [])
     by_name = {row.get("name"): row for row in listed}

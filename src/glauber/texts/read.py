@@ -399,7 +399,7 @@ def _records(lines: Sequence[str], delimiter: str) -> Iterator[list[str] | None]
 def _csv(text: str, delimiter: str, columns: Columns) -> list[Row]:
     if delimiter == "\t" and NUMBERED.fullmatch(_sample(text)[0].strip("\r")):
         columns.refuse("a list of ids and texts")
-        return _numbered(text)
+        return _rows_with_ids(text)
     records = list(_records([line.strip("\r") for line in text.split("\n")], delimiter))
     if not records or records[0] is None:
         raise GlauberError(f"{columns.file} holds no text: it needs a line of column names first.")
@@ -420,7 +420,7 @@ def _csv(text: str, delimiter: str, columns: Columns) -> list[Row]:
     return [_csv_row(row, len(header), index, id_index) for row in body]
 
 
-def _numbered(text: str) -> list[Row]:
+def _rows_with_ids(text: str) -> list[Row]:
     """Lines of an id, a tab and a text without column names, as in MS MARCO's collection.tsv.
 
     Quotes are part of the text.

@@ -193,7 +193,7 @@ class DecoderLayer(nn.Module):
 MAX_DISTANCE = 32  # of relative positions; those further apart share a score
 
 
-class Distances(nn.Module):
+class DistanceScores(nn.Module):
     """A learnt score for each head and each distance of two positions."""
 
     def __init__(self, shape: Shape):
@@ -223,9 +223,9 @@ class Translator(nn.Module):
         self.bias = nn.Parameter(torch.zeros(shape.vocab_size))
         self.drop = nn.Dropout(shape.dropout)
         self.length = nn.Linear(shape.width, 2 * shape.max_length + 1)
-        self.source_distances = Distances(shape) if shape.relative else None
+        self.source_distances = DistanceScores(shape) if shape.relative else None
         own = shape.relative and shape.kind == "refine"
-        self.target_distances = Distances(shape) if own else None
+        self.target_distances = DistanceScores(shape) if own else None
         self.apply(_initialise)
 
     @property

@@ -96,7 +96,7 @@ def time_translator(
     vocabulary = load_vocabulary(folder)
     models = {name: load(folder, name, device=kind) for name in ("student", "teacher")}
 
-    def timed(system: str, sentence: Example) -> tuple[int, dict[str, float]]:
+    def time_once(system: str, sentence: Example) -> tuple[int, dict[str, float]]:
         name, decoding = systems[system]
         watch = Stopwatch(kind)
         (translation,) = translate_texts(
@@ -106,7 +106,7 @@ def time_translator(
 
     for sentence in examples[:WARM_UP]:
         for system in systems:
-            timed(system, sentence)
+            time_once(system, sentence)
     passes: dict[str, list[int]] = {system: [] for system in systems}
     seconds: dict[str, dict[str, list[float]]] = {
         system: {part: [] for part in PARTS} for system in systems
@@ -114,7 +114,7 @@ def time_translator(
     with track("sentences, one at a time", len(examples)) as advance:
         for sentence in examples:
             for system in systems:
-                count, parts = timed(system, sentence)
+                count, parts = time_once(system, sentence)
                 passes[system].append(count)
                 for part in PARTS:
                     seconds[system][part].append(parts.get(part, 0.0))

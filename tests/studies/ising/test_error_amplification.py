@@ -9,7 +9,7 @@ from glauber.exact import site_matrix, stationary, total_variation
 from glauber.exact.models import Ising
 from glauber.foundation.errors import GlauberError
 from glauber.models.table import Joint
-from glauber.studies.ising.error_amplification import amplified, log_odds
+from glauber.studies.ising.error_amplification import log_odds, measure_amplification
 
 
 def test_a_compatible_error_ends_in_its_own_joint_distribution():
@@ -18,7 +18,7 @@ def test_a_compatible_error_ends_in_its_own_joint_distribution():
     weights = model.log_weights + 0.2 * rng.normal(size=16)
     other = np.exp(weights) / np.exp(weights).sum()
     space, odds = model.space, log_odds(model.log_weights, model.space)
-    error, distance, ratio, bound = amplified(
+    error, distance, ratio, bound = measure_amplification(
         model.probabilities, odds, log_odds(weights, space), space
     )
     assert distance == pytest.approx(total_variation(model.probabilities, other), abs=1e-12)
@@ -39,7 +39,7 @@ def test_one_wrong_conditional_is_another_chain():
     model = Ising.random(3, seed=1, strength=0.5)
     odds, space = log_odds(model.log_weights, model.space), model.space
     wrong = odds + 0.3 * np.array([[1.0], [0.0], [0.0]])
-    _, distance, ratio, bound = amplified(model.probabilities, odds, wrong, space)
+    _, distance, ratio, bound = measure_amplification(model.probabilities, odds, wrong, space)
     tilted = model.log_weights + 0.3 * (model.spins[:, 0] > 0)
     joint = Joint(torch.from_numpy(tilted).reshape(2, 2, 2))
     matrix = sum(

@@ -24,7 +24,7 @@ from glauber.sampling.sample import sample
 from glauber.studies.compatibility.entropy_production import entropy_production
 from glauber.studies.compatibility.rectangles import rectangles
 from glauber.studies.landscape.comparison import ModelRow, _shared_texts, _with_differences, compare
-from glauber.studies.landscape.kinds import digits, non_words, other_letters, repeated, symbols
+from glauber.studies.landscape.kinds import digits, non_words, other_letters, repetitions, symbols
 from glauber.studies.landscape.prefixes import prefixes
 from glauber.studies.landscape.scorers import Scorer
 
@@ -284,10 +284,10 @@ def test_a_masked_and_a_diffusion_model_side_by_side(tmp_path, tiny_folder):
         assert row.traps is not None and row.topics_end is not None and not row.notes
         assert row.entropy_production.rate.value > 0
     assert "t at the end" in other.less_first
-    assert other.kinds["repeated"].value == pytest.approx(
-        np.mean([repeated(text) for text in ends_of(diffusion, texts)])
+    assert other.kinds["repetitions"].value == pytest.approx(
+        np.mean([repetitions(text) for text in ends_of(diffusion, texts)])
     )
-    assert {"symbols", "digits", "repeated"} <= set(found.frame().columns)
+    assert {"symbols", "digits", "repetitions"} <= set(found.frame().columns)
 
 
 def ends_of(model, texts):
@@ -303,8 +303,8 @@ def ends_of(model, texts):
         ("été à Rome", other_letters, 3 / 8),
         ("in 1987 the 3rd man", digits, 2 / 5),
         ("yes - no . !!", non_words, 3 / 5),
-        ("The dog and the dog", repeated, 2 / 5),
-        ("", repeated, 0),
+        ("The dog and the dog", repetitions, 2 / 5),
+        ("", repetitions, 0),
         ("  ", symbols, 0),
     ],
 )

@@ -289,7 +289,7 @@ def test_the_estimator_of_the_paper_and_the_linear_threshold():
     exact = measure_influence(table, every_context(table, 3))
     above = exact.linear_threshold * 1.0001
     assert exact_influence(table, Space(3, 3), temperature=above).alpha < 1
-    attained = found.contexts.attained
+    attained = found.contexts.shares_of_suprema
     first = by_hand.argmax(axis=0)[~np.eye(3, dtype=bool)]
     assert attained.sum() == pytest.approx(1) and attained[0] == np.mean(first == 0)
 

@@ -100,7 +100,7 @@ def _row(
         else:  # differences of two independent normals
             weights = generator.normal(size=model.space.size) * error / np.sqrt(2)
             noise = log_odds(weights, model.space)
-        measured.append(amplified(p, exact, exact + noise, model.space))
+        measured.append(measure_amplification(p, exact, exact + noise, model.space))
     columns = np.array(measured).T
     errors, distances, ratios, bounds = (
         mean_over_chains(column, bounds=(0.0, np.inf)) for column in columns
@@ -121,7 +121,7 @@ def _by_context(noise: Floats, space: Space) -> Floats:
     return np.stack([row[space.contexts((site,))] for site, row in enumerate(noise)])
 
 
-def amplified(
+def measure_amplification(
     p: Floats, exact: Floats, wrong: Floats, space: Space
 ) -> tuple[float, float, float, float]:
     """e, TV(p, p'), their ratio and tau, for log odds (sites, size) with errors."""

@@ -32,14 +32,15 @@ def non_words(text: str) -> float:
     return _share([not any(map(str.isalnum, word)) for word in text.split()])
 
 
-def repeated(text: str) -> float:
+def repetitions(text: str) -> float:
     """Share of the words that occurred before in the text, whatever their case."""
     words = re.findall(r"\w+", text.casefold())
     return 1 - len(set(words)) / len(words) if words else 0.0
 
 
 KINDS: dict[str, Callable[[str], float]] = {
-    measure.__name__: measure for measure in (symbols, other_letters, digits, non_words, repeated)
+    measure.__name__: measure
+    for measure in (symbols, other_letters, digits, non_words, repetitions)
 }
 
 

@@ -196,7 +196,7 @@ def prefixes(
         distance=distance.description,
         track=track if by else None,
         first_visits=[
-            FirstVisit(prefix or "no prefix", median_time(*_censored(times, steps)))
+            FirstVisitTime(prefix or "no prefix", median_time(*_first_times(times, steps)))
             for prefix, times in first_steps.items()
         ],
         motion_by_chain=motion,
@@ -204,7 +204,7 @@ def prefixes(
     )
 
 
-class FirstVisit(NamedTuple):
+class FirstVisitTime(NamedTuple):
     """When chains after a prefix first had a text about the tracked label."""
 
     prefix: str
@@ -310,7 +310,7 @@ class PrefixStudy(Result):
     n_intervals: int  # that hold together; the intervals of motion hold together by themselves
     distance: str  # what the distance from the start is
     track: str | None  # the label of `first_visits`
-    first_visits: list[FirstVisit]
+    first_visits: list[FirstVisitTime]
     motion_by_chain: dict[str, Floats] = internal(default=None)  # by prefix (chains, 3)
     first_steps: dict[str, Floats] = internal(default=None)  # (chains,), inf where never
 
@@ -447,7 +447,7 @@ def _first_steps(scores: TopicScores, track: str) -> Floats:
     return np.where(above.any(axis=1), first, np.inf)
 
 
-def _censored(times: Floats, steps: int) -> tuple[Floats, NDArray[np.bool_]]:
+def _first_times(times: Floats, steps: int) -> tuple[Floats, NDArray[np.bool_]]:
     """Times (chains,) and which of them were observed; the others are later than the last step."""
     return np.minimum(times, steps), np.isfinite(times)
 

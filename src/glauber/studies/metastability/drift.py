@@ -248,7 +248,7 @@ class EscapeTimes:
         ]
 
     @property
-    def known(self) -> NDArray[np.int64]:
+    def estimated_depths(self) -> NDArray[np.int64]:
         """The depths at which at least half of the chains escaped."""
         return np.flatnonzero(2 * self.escaped.sum(axis=0) >= len(self.times)) + 1
 
@@ -266,7 +266,7 @@ class EscapeTimes:
         return self._fits(1)
 
     def _fits(self, which: int) -> Estimate:
-        depths = self.known
+        depths = self.estimated_depths
         if len(depths) < FEWEST_DEPTHS:
             reason = f"half of the chains left basins of {len(depths)} depths only"
             return Estimate(float("nan"), None, n_chains=len(self.times), reason=reason)

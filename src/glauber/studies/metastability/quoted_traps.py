@@ -250,7 +250,7 @@ def quoted_traps(
         temperature=float(temperature),
         traps=[QuotedTrap(q, measured[q.text]) for q in QUOTED if q.text in measured],
         facts=[
-            Fact(measured[fact], measured[other])
+            FactPair(measured[fact], measured[other])
             for fact, other in FACTS
             if fact in measured and other in measured
         ],
@@ -321,7 +321,7 @@ class QuotedTrap:
 
 
 @dataclass(frozen=True, eq=False)
-class Fact:
+class FactPair:
     """The sentence of a fact, and one of the same form without."""
 
     fact: HeldText
@@ -335,7 +335,7 @@ class QuotedTraps(Result):
     model: str
     temperature: float
     traps: list[QuotedTrap]
-    facts: list[Fact]
+    facts: list[FactPair]
 
     FIGURES = {"gaps": "glauber.interfaces.plots.metastability:plot_quoted_traps"}
 

@@ -150,7 +150,7 @@ class ContextInfluence:
         return np.asarray(self.total_variation.sum(axis=1).max(axis=1))
 
     @reported
-    def attained(self) -> Floats:
+    def shares_of_suprema(self) -> Floats:
         """The share of the pairs of sites whose supremum each context attains (contexts,)."""
         n = self.total_variation.shape[1]
         others = ~np.eye(n, dtype=bool)
@@ -348,10 +348,10 @@ class Influence(Result):
             f"{mean.alpha:.4g} (lower bound), thresholds {mean.threshold:.4g} and "
             f"{mean.linear_threshold:.4g}"
         )
-        most, text = int(contexts.attained.argmax()), contexts.coherence[0]
+        most, text = int(contexts.shares_of_suprema.argmax()), contexts.coherence[0]
         which = "the text itself" if most == 0 else f"chain {most}"
         yield (
-            f"{contexts.attained[most]:.0%} of the suprema are attained in {which}: "
+            f"{contexts.shares_of_suprema[most]:.0%} of the suprema are attained in {which}: "
             f"{contexts.coherence[most]:.3g} nats a token, the text {text:.3g} "
             "(pseudo-log-likelihood at temperature 1)"
         )

@@ -1,4 +1,4 @@
-"""What is here of the papers, as Markdown: python -m glauber.interfaces.cli.coverage docs/coverage.
+"""What is here of the papers, as Markdown: python -m website.coverage docs/coverage.
 
 The folder has one TOML file for each paper, with one entry for each of its statements, tables,
 figures and settings. The places of an entry are typed:

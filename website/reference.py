@@ -1,4 +1,4 @@
-"""Every command with its flags, as Markdown: python -m glauber.interfaces.cli.reference."""
+"""Every command with its flags, as Markdown: python -m website.reference."""
 
 import inspect
 from collections.abc import Iterator
