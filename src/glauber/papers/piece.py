@@ -364,7 +364,7 @@ def _shown(name: str, value: object) -> str:
     if name == "texts" and value != MS_MARCO:
         return "the bundled passages" if value is None else "texts of your own"
     if value is None:
-        return "the bundled one"
+        return "the bundled one" if name == "embedder" else "all"
     if isinstance(value, tuple | list):
         return ", ".join(map(str, value))
     return f"{value:,}" if isinstance(value, int) else str(value)

@@ -77,7 +77,13 @@ SENTENCES = (
     "file with all their references, and {n_long} long pairs joined from it (20 to 60 target "
     "tokens, one reference)"
 )
-COMMON: dict[str, Any] = dict(differs=DIFFERS, model="translation-en-es", extra="translation")
+SIZED = ("n_test", "n_long")  # how many sentences, which are not the paper's
+COMMON: dict[str, Any] = dict(
+    differs=DIFFERS,
+    model="translation-en-es",
+    extra="translation",
+    not_in_paper=SIZED,
+)
 SMALL = dict(folder=BUNDLED, pairs=TEST_PAIRS, n_test=100, n_long=40)
 PAPER = dict(n_test=None, n_long=200)
 
@@ -446,7 +452,7 @@ def speed_claims(which: str, refined: Evaluation, beam: Evaluation) -> Iterator[
 TABLE_1 = Piece(
     "translation: the autoregressive model, and refinement at 4 and 10 steps",
     protocol_1,
-    **COMMON | {"differs": (*DIFFERS, REFERENCES)},
+    **COMMON | {"differs": (*DIFFERS, REFERENCES), "not_in_paper": (*SIZED, "n_timed")},
     small=SMALL | {"n_timed": 20},
     paper=PAPER | {"n_timed": 450},
     ask=ask_table_1,
@@ -548,10 +554,9 @@ TABLE_2 = Piece(
     "easy-first asks the one of mask-predict, sundae (which learns from drafts with any share of "
     "random tokens) the one of the paper's drafts, with 1 length of 16 hypotheses. Published rows "
     "are by other BLEUs, those of refinement by tok intl, which ours have next to 13a",
-    **COMMON | {"differs": (*DIFFERS, REFERENCES)},
+    **COMMON | {"differs": (*DIFFERS, REFERENCES), "not_in_paper": (*SIZED, "share")},
     small=SMALL | {"share": 0.4, "decoders": DECODERS},
     paper=PAPER | {"share": 1.0},
-    not_in_paper=(),
     published={},
     ask=ask_table_2,
     table=table_2_rows,
@@ -805,6 +810,7 @@ NEIGHBOURS: dict[str, Any] = dict(
     "tokens, in one softmax over both",
     small=dict(folder=BUNDLED, pairs=TEST_PAIRS, n_long=100),
     paper=dict(n_long=200),
+    not_in_paper=("n_long",),
     differs=(
         "another pair of languages and a smaller student",
         "long pairs joined from short ones",

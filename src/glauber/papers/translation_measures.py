@@ -156,6 +156,7 @@ SPEED_PIECE = Piece(
     differs=COMMON["differs"],
     small=dict(folder=BUNDLED, pairs=TEST_PAIRS, n_long=40, steps=4),
     paper=dict(n_long=450),
+    not_in_paper=("n_long",),
     published={},
     ask=ask_speed,
     table=speed_rows,

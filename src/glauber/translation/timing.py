@@ -230,8 +230,9 @@ class TranslatorTimes(Result):
 
     def lines(self) -> Iterable[str]:
         yield (
-            f"{counted(len(self.target_tokens), 'sentence')} of {self.mean_target_tokens.value:.1f} target "
-            f"tokens on average, one at a time on {self.machine}"
+            f"{counted(len(self.target_tokens), 'sentence')} of "
+            f"{self.mean_target_tokens.value:.1f} target tokens on average, one at a time on "
+            f"{self.machine}"
         )
         for name, ratio in self.ratios.items():
             yield f"{FACTORS[name]}: {ratio.text(2)}"
