@@ -90,7 +90,9 @@ def test_sizes_that_the_paper_does_not_have_are_choices(tmp_path):
         settings = piece.settings(Request(name, "small", 0, tmp_path, {}))
         assert not any(note.startswith(("n_", "share")) for note in piece._differences(settings))
     settings = pieces.TABLE_1.settings(Request("B-table1", "paper", 0, tmp_path, {}))
-    assert pieces.TABLE_1._choices(settings)[0].startswith("n_test: all, n_long: 200, n_timed: 450")
+    assert pieces.TABLE_1._choices(settings)[0].startswith(
+        "n_test: all of them, n_long: 200, n_timed: 450"
+    )
 
 
 def test_table_1_has_both_sets_and_says_that_the_control_is_missing(folder, tmp_path):

@@ -361,10 +361,12 @@ def _names(answers: Answers) -> dict[str, object]:
 
 def _shown(name: str, value: object) -> str:
     """A setting in words."""
+    if name == "n_test" and value is None:
+        return "all of them"
     if name == "texts" and value != MS_MARCO:
         return "the bundled passages" if value is None else "texts of your own"
     if value is None:
-        return "the bundled one" if name == "embedder" else "all"
+        return "the bundled one"
     if isinstance(value, tuple | list):
         return ", ".join(map(str, value))
     return f"{value:,}" if isinstance(value, int) else str(value)

@@ -77,15 +77,10 @@ SENTENCES = (
     "file with all their references, and {n_long} long pairs joined from it (20 to 60 target "
     "tokens, one reference)"
 )
-SIZED = ("n_test", "n_long")  # how many sentences, which are not the paper's
-COMMON: dict[str, Any] = dict(
-    differs=DIFFERS,
-    model="translation-en-es",
-    extra="translation",
-    not_in_paper=SIZED,
-)
+COMMON: dict[str, Any] = dict(differs=DIFFERS, model="translation-en-es", extra="translation")
 SMALL = dict(folder=BUNDLED, pairs=TEST_PAIRS, n_test=100, n_long=40)
 PAPER = dict(n_test=None, n_long=200)
+SIZED = ("n_test", "n_long")  # how many sentences, which are not the paper's
 
 
 def scores(*values: float) -> dict[str, float]:
@@ -452,9 +447,10 @@ def speed_claims(which: str, refined: Evaluation, beam: Evaluation) -> Iterator[
 TABLE_1 = Piece(
     "translation: the autoregressive model, and refinement at 4 and 10 steps",
     protocol_1,
-    **COMMON | {"differs": (*DIFFERS, REFERENCES), "not_in_paper": (*SIZED, "n_timed")},
+    **COMMON | {"differs": (*DIFFERS, REFERENCES)},
     small=SMALL | {"n_timed": 20},
     paper=PAPER | {"n_timed": 450},
+    not_in_paper=(*SIZED, "n_timed"),
     ask=ask_table_1,
     table=table_1_rows,
     claims=table_1_claims,
@@ -554,9 +550,10 @@ TABLE_2 = Piece(
     "easy-first asks the one of mask-predict, sundae (which learns from drafts with any share of "
     "random tokens) the one of the paper's drafts, with 1 length of 16 hypotheses. Published rows "
     "are by other BLEUs, those of refinement by tok intl, which ours have next to 13a",
-    **COMMON | {"differs": (*DIFFERS, REFERENCES), "not_in_paper": (*SIZED, "share")},
+    **COMMON | {"differs": (*DIFFERS, REFERENCES)},
     small=SMALL | {"share": 0.4, "decoders": DECODERS},
     paper=PAPER | {"share": 1.0},
+    not_in_paper=(*SIZED, "share"),
     published={},
     ask=ask_table_2,
     table=table_2_rows,
@@ -722,6 +719,7 @@ TABLE_3 = Piece(
     **COMMON,
     small=SMALL | {"scorer": "comet"},  # or comet:NAME, bleurt:FOLDER
     paper=PAPER,
+    not_in_paper=SIZED,
     published={"scorer": "bleurt"},
     ask=ask_table_3,
     table=lambda a: a.rows,
@@ -1077,6 +1075,7 @@ ABLATION = Piece(
     **COMMON,
     small=SMALL,
     paper=PAPER,
+    not_in_paper=SIZED,
     ask=ask_ablation,
     table=ablation_rows,
     claims=ablation_claims,
@@ -1141,6 +1140,7 @@ REMARK_6 = Piece(
     **COMMON,
     small=SMALL | {"n_steps": 4},
     paper=PAPER,
+    not_in_paper=SIZED,
     ask=ask_remark_6,
     table=lambda a: [
         {"set": name} | columns([effect], "hidden", "replaced", "changed", "n_positions", "kind")[0]

@@ -38,7 +38,7 @@ from glauber.foundation.statistics import (
     mean_over_chains,
     quantile_ratio,
 )
-from glauber.foundation.study import Result, counted, reported, study
+from glauber.foundation.study import Result, reported, study
 from glauber.models.weights import choose_device
 from glauber.translation.data import MAX_LONG_PAIRS, Example, load_vocabulary
 from glauber.translation.decoding import ORDERS, Decoding, Drafted, Steps, translate_texts
@@ -230,9 +230,8 @@ class TranslatorTimes(Result):
 
     def lines(self) -> Iterable[str]:
         yield (
-            f"{counted(len(self.target_tokens), 'sentence')} of "
-            f"{self.mean_target_tokens.value:.1f} target tokens on average, one at a time on "
-            f"{self.machine}"
+            f"{len(self.target_tokens):,} sentences of {self.mean_target_tokens.value:.1f} target "
+            f"tokens on average, one at a time on {self.machine}"
         )
         for name, ratio in self.ratios.items():
             yield f"{FACTORS[name]}: {ratio.text(2)}"
