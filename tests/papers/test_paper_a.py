@@ -337,7 +337,7 @@ def test_table_2(resize, tiny_folder, tmp_path):
         assert certified.quantity.value == found.epsilon
         # Samples can show that there is no certificate, and never that there is one.
         assert certified.verdict.word == ("disagrees" if found.epsilon <= 0 else "cannot tell")
-        assert any("lost" in note for note in positive.ours)
+        assert any("not in our copy" in note for note in positive.ours)
     one = paper("A-table2", TEXTS, temperature=0.7, **given)
     assert one.rows[0]["temperature"] == 0.7 and len(one.claims) == 3
     assert "or smallest" in one.claims[0].published  # which of the two rows is not known

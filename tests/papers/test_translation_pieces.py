@@ -14,6 +14,7 @@ from glauber.papers import translation as pieces
 from glauber.papers import translation_measures as measures
 from glauber.papers.claims import Quantity
 from glauber.papers.piece import Answers
+from glauber.papers.work import Request
 from glauber.translation.data import VOCABULARY, by_source, write_pairs
 from glauber.translation.model import save
 from glauber.translation.score import PREPROCESSING
@@ -82,6 +83,16 @@ def folder(made_folder, monkeypatch):
 
 # Untrained predictors love long drafts, of which easy-first reads every position apart.
 DECODERS = pieces.DECODERS | {"easy-first, 4 steps": pieces.student("easy-first", 2, 1)}
+
+
+def test_sizes_that_the_paper_does_not_have_are_choices(tmp_path):
+    for name, piece in [*pieces.PIECES.items(), *measures.PIECES.items()]:
+        settings = piece.settings(Request(name, "small", 0, tmp_path, {}))
+        assert not any(note.startswith(("n_", "share")) for note in piece._differences(settings))
+    settings = pieces.TABLE_1.settings(Request("B-table1", "paper", 0, tmp_path, {}))
+    assert pieces.TABLE_1._choices(settings)[0].startswith(
+        "n_test: all of them, n_long: 200, n_timed: 450"
+    )
 
 
 def test_table_1_has_both_sets_and_says_that_the_control_is_missing(folder, tmp_path):

@@ -914,7 +914,7 @@ def race_rows(a: Answers) -> list[Row]:
             *("log10_mean", "within_budget", "budget_mean", "horizon", "horizon_kept"),
             J=each.model.coupling,
             sampler="parallel" if runner.k is None else f"{runner.k}-Gibbs",
-            kind="exact",
+            kind="exact; what is simulated is an estimate",
             simulated_mean=runner.simulated.mean,
             simulated_error=runner.simulated.standard_error,
             simulated_deviation=runner.simulated.deviation,

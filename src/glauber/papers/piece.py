@@ -226,7 +226,7 @@ class Piece:
     def _choices(self, settings: Settings) -> tuple[str, ...]:
         """The settings that the paper does not give, in words."""
         chosen = [f"{name}: {_shown(name, settings.values[name])}" for name in self.not_in_paper]
-        lost = [f"{', '.join(chosen)} (lost in our copy of the paper)"] if chosen else []
+        lost = [f"{', '.join(chosen)} (not in our copy of the paper)"] if chosen else []
         given = ["texts: those that were given"] if settings.values.get("texts") else []
         used = [name for value in settings.values.values() for name in _strings(value)]
         opened = [LEFT_OPEN[name] for name in used if name in LEFT_OPEN]
@@ -362,6 +362,8 @@ def _names(answers: Answers) -> dict[str, object]:
 
 def _shown(name: str, value: object) -> str:
     """A setting in words."""
+    if name == "n_test" and value is None:
+        return "all of them"
     if name == "texts" and value != MS_MARCO:
         return "the bundled passages" if value is None else "texts of your own"
     if value is None:

@@ -79,6 +79,7 @@ SENTENCES = (
 COMMON: Record = dict(differs=DIFFERS, model="translation-en-es", extra="translation")
 SMALL = dict(folder=BUNDLED, pairs=TEST_PAIRS, n_test=100, n_long=40)
 PAPER = dict(n_test=None, n_long=200)
+SIZED = ("n_test", "n_long")  # how many sentences, which are not the paper's
 
 
 def scores(*values: float) -> dict[str, float]:
@@ -446,6 +447,7 @@ TABLE_1 = Piece(
     **COMMON | {"differs": (*DIFFERS, REFERENCES)},
     small=SMALL | {"n_timed": 20},
     paper=PAPER | {"n_timed": 450},
+    not_in_paper=(*SIZED, "n_timed"),
     ask=ask_table_1,
     table=table_1_rows,
     claims=table_1_claims,
@@ -548,7 +550,7 @@ TABLE_2 = Piece(
     **COMMON | {"differs": (*DIFFERS, REFERENCES)},
     small=SMALL | {"share": 0.4, "decoders": DECODERS},
     paper=PAPER | {"share": 1.0},
-    not_in_paper=(),
+    not_in_paper=(*SIZED, "share"),
     published={},
     ask=ask_table_2,
     table=table_2_rows,
@@ -714,6 +716,7 @@ TABLE_3 = Piece(
     **COMMON,
     small=SMALL | {"scorer": "comet"},  # or comet:NAME, bleurt:FOLDER
     paper=PAPER,
+    not_in_paper=SIZED,
     published={"scorer": "bleurt"},
     ask=ask_table_3,
     table=lambda a: a.rows,
@@ -802,6 +805,7 @@ NEIGHBOURS: Record = dict(
     "tokens, in one softmax over both",
     small=dict(folder=BUNDLED, pairs=TEST_PAIRS, n_long=100),
     paper=dict(n_long=200),
+    not_in_paper=("n_long",),
     differs=(
         "another pair of languages and a smaller student",
         "long pairs joined from short ones",
@@ -1068,6 +1072,7 @@ ABLATION = Piece(
     **COMMON,
     small=SMALL,
     paper=PAPER,
+    not_in_paper=SIZED,
     ask=ask_ablation,
     table=ablation_rows,
     claims=ablation_claims,
@@ -1132,6 +1137,7 @@ REMARK_6 = Piece(
     **COMMON,
     small=SMALL | {"n_steps": 4},
     paper=PAPER,
+    not_in_paper=SIZED,
     ask=ask_remark_6,
     table=lambda a: [
         {"set": name} | columns([effect], "hidden", "replaced", "changed", "n_positions", "kind")[0]

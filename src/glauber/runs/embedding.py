@@ -55,6 +55,18 @@ class Embedder:
         because = f", because {self.why}" if self.why else ""
         return f"Distances are the share of free sites with another token{because}."
 
+    @property
+    def farthest(self) -> float:
+        """The largest distance: of opposite embeddings, or of texts that differ at every site."""
+        return 2.0 if self.reads_meaning else 1.0
+
+    def check_threshold(self, threshold: float) -> None:
+        """Refuses a distance that no two texts have."""
+        if threshold > self.farthest:
+            raise GlauberError(
+                f"the threshold is {threshold:g}, but the share of sites that differ is at most 1."
+            )
+
     def vectors(self, snapshots: Snapshots) -> Vectors:
         """Unit vectors (chains, snapshots, d) of a run's snapshots."""
         return _vectors(self.embed, snapshots) if self.reads_meaning else one_hot(snapshots)

@@ -46,7 +46,7 @@ def contrast(first="They said", second=""):
     }
     words = [WordContrast("up", 1.0, 0.2, (9, 1), (3, 1), True)]
     others = [WordContrast("down", -0.5, 0.4, (1, 4), (1, 2), False)]
-    return Contrast(first, second, topics, {}, words, others, (["x"], ["y"]))
+    return Contrast(first, second, topics, {}, {}, words, others, (["x"], ["y"]))
 
 
 def test_topics_of_both_directions_stand_out():

@@ -32,6 +32,18 @@ def test_a_text_that_never_moves_has_a_plane_too():
     assert np.allclose(still.points, 0) and still.explained == pytest.approx((0, 0))
 
 
+def test_two_texts_and_equal_texts_of_many_dimensions_have_a_plane():
+    """An iteration for the first two directions has no room there."""
+    rng = np.random.default_rng(2)
+    two = rng.normal(size=(1, 2, 1200)).astype(np.float32)
+    found = trajectory_in_plane(two, STEPS[:2], [["a", "b"]])
+    apart = np.linalg.norm(np.diff(found.points[0], axis=0))
+    assert apart == pytest.approx(np.linalg.norm(np.diff(two[0].astype(float), axis=0)))
+    assert found.explained == pytest.approx((1, 0))
+    still = trajectory_in_plane(np.repeat(two[:, :1], 7, axis=1), STEPS[:7], [["a"] * 7])
+    assert np.allclose(still.points, 0)
+
+
 def test_what_has_no_plane():
     for shape, why in (((1, 1, 3), "two snapshots"), ((1, 5, 1), "one dimension")):
         with pytest.raises(GlauberError, match=why):

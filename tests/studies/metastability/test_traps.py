@@ -431,6 +431,7 @@ def test_bad_input_is_one_sentence(run, tiny_folder, tmp_path):
         (run, {"detector": "eyes"}, "both, rolling, hamming"),
         (run, {"detector": "hamming", "radius": -1}, "at least 0"),
         (run, {"threshold": float("nan")}, "above 0 and at most 2"),
+        (run, {"threshold": 1.5, "embedder": "tokens"}, "share of sites that differ is at most 1"),
         (run, {"reach": -1}, "at least 0"),
         (run, {"window": 100.5}, "whole number"),
         (run, {"shortest": 10**30}, "is not possible"),

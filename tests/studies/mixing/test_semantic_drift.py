@@ -193,6 +193,8 @@ def test_what_cannot_be_looked_at(run):
     for threshold in (0, -1, 2.5):
         with pytest.raises(GlauberError, match="threshold is"):
             semantic_drift(run, threshold=threshold)
+    with pytest.raises(GlauberError, match="share of sites that differ is at most 1"):
+        semantic_drift(run, embedder="tokens", threshold=1.5)
 
 
 def test_the_study(run):

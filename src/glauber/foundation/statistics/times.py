@@ -18,7 +18,7 @@ from glauber.foundation.statistics.means import (
 )
 
 BETA = "beta product (Fay, Brittain and Proschan)"
-OPEN = "too few got there for the median to be bracketed"
+OPEN = "too few times to bracket the median"
 
 
 @dataclass(frozen=True)

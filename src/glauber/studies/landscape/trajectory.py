@@ -14,6 +14,7 @@ from glauber.foundation.errors import GlauberError
 
 Floats = NDArray[np.float64]
 WIDE = 1000  # dimensions above which all principal directions would take too long
+STILL = 1e-12  # equal embeddings differ from their mean by rounding
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,7 +65,10 @@ def _first_two(centred: Floats) -> tuple[Floats, Floats]:
     """The first two directions (d, 2) of many dimensions, and the variance along each."""
     from scipy.sparse.linalg import svds
 
-    begin = np.random.default_rng(0).standard_normal(min(centred.shape))
-    _, singular, rows = svds(centred, k=2, v0=begin)
+    if len(centred) == 2 or np.abs(centred).max() < STILL:  # no room for an iteration
+        _, singular, rows = np.linalg.svd(centred[:2], full_matrices=False)
+    else:
+        begin = np.random.default_rng(0).standard_normal(min(centred.shape))
+        _, singular, rows = svds(centred, k=2, v0=begin)
     order = np.argsort(-singular)
     return rows[order].T, singular[order] ** 2

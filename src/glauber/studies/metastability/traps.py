@@ -759,6 +759,7 @@ class TrapSearch:
         check_window(self.run, window, stride)
         texts = snapshots(self.run, every=stride)
         chosen = choose_embedder(texts, embedder)
+        chosen.check_threshold(threshold)
         vectors = chosen.vectors(texts)
         episodes = rolling_episodes(vectors, window=window, stride=stride, threshold=threshold)
         settings = {

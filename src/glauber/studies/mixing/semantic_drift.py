@@ -78,6 +78,7 @@ def semantic_drift(
     chosen = choose_embedder(
         stored_run, embedder, device=device, trust_remote_code=trust_remote_code
     )
+    chosen.check_threshold(threshold)
     moved = distances(stored_run, chosen, every=every)
     enough = len(moved.steps) >= MIN_SNAPSHOTS
     return SemanticDrift(
@@ -269,8 +270,8 @@ def distances(run: Run, embedder: Choice | Embedder = None, *, every: int = 50) 
     vectors = chosen.vectors(texts).astype(np.float64)
     apart = 1 - (vectors * vectors[:, :1]).sum(axis=2)
     # Rounding may put the distance of equal texts a little below zero.
-    farthest = 2.0 if chosen.reads_meaning else 1.0
-    return DriftDistances(texts.steps, apart.clip(min=0, max=farthest), every, farthest)
+    apart = apart.clip(min=0, max=chosen.farthest)
+    return DriftDistances(texts.steps, apart, every, chosen.farthest)
 
 
 def hitting_times(distances: DriftDistances, threshold: float) -> HittingTimes:
