@@ -37,7 +37,7 @@ def test_noise_bits_are_those_of_the_cpu():
     seed, chain = torch.tensor(2**40 + 5), torch.arange(1000)[:, None]
     step, stream = torch.arange(50)[None, :] + 2**33, torch.tensor(3)
     here = random_bits(seed, chain, step, stream)
-    there = random_bits(seed.cuda(), chain.cuda(), step.cuda(), stream)
+    there = random_bits(*(tensor.cuda() for tensor in (seed, chain, step, stream)))
     assert all(torch.equal(a, b.cpu()) for a, b in zip(here, there, strict=True))
 
 

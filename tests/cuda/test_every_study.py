@@ -17,6 +17,7 @@ EXAMPLES = {
     for path in sorted((Path(__file__).parent.parent / "laws").glob("examples_*.py"))
     for name, call in import_module(path.stem).EXAMPLES.items()
 }
+TIMED = {"time_translator"}  # its numbers are durations and their ratios
 DURATIONS = ("second", "latency", "per_s", "time")
 TOLERANCE = 1e-6  # of float64; the longest sum is over a thousand numbers
 
@@ -59,7 +60,7 @@ def numbers(value):
         yield float(value)
 
 
-@pytest.mark.parametrize("name", EXAMPLES)
+@pytest.mark.parametrize("name", sorted(EXAMPLES.keys() - TIMED))
 def test_the_numbers_are_those_of_the_cpu(name, grounds, tmp_path):
     answers = []
     for number, ground in enumerate(grounds):

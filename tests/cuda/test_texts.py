@@ -86,9 +86,7 @@ def test_filled_blanks(dtype, limit):
         load("bundled:english", device=device, dtype=kind)
         for device, kind in (("cpu", "float64"), ("cuda", dtype))
     )
-    for found, expected in zip(
-        infill(model, BLANKS).rows(), infill(exact, BLANKS).rows(), strict=True
-    ):
+    for found, expected in zip(infill(model, BLANKS).rows, infill(exact, BLANKS).rows, strict=True):
         assert found["text"] == expected["text"]
         assert found["log_prob"] == pytest.approx(expected["log_prob"], abs=limit)
 
