@@ -166,6 +166,20 @@ def rank_quantity(rank: RankCorrelation | None, unit: str, missing: str) -> Quan
     return Quantity("", rank.value, ends, n, unit, bounds=(-1.0, 1.0), reason=rank.reason)
 
 
+def depth_claim(regions: str, by: str, agrees: Region, effect: float, *choices: str) -> Published:
+    """That deeper regions are harder to leave, by the rank correlation with durations."""
+    return Published(
+        f"regions with {regions} are harder to leave",
+        DEPTH,
+        "harder, no number",
+        f"rank correlation (Somers' D) of a trap's duration with its {NAMES[by]}",
+        lambda a: rank_correlation(a.rolling, by),
+        agrees,
+        effect=effect,
+        choices=choices,
+    )
+
+
 MECHANISMS = Piece(
     "how traps begin, hold and end: entries, neighbourhoods, families, escapes, coherence",
     TABLE_5_CHAINS
@@ -273,24 +287,13 @@ MECHANISMS = Piece(
             effect=0.1,
             choices=("compared with the texts in which the chains begin; power for 0.1",),
         ),
-        Published(
-            "regions with larger local margins are harder to leave",
-            DEPTH,
-            "harder, no number",
-            "rank correlation (Somers' D) of a trap's duration with its smallest gap",
-            lambda a: rank_correlation(a.rolling, "by_min_gap"),
-            above(0.0),
-            effect=0.3,
-        ),
-        Published(
-            "regions with fewer likely escape moves are harder to leave",
-            DEPTH,
-            "harder, no number",
-            "rank correlation (Somers' D) of a trap's duration with the number of escape moves",
-            lambda a: rank_correlation(a.rolling, "by_escape_moves"),
+        depth_claim("larger local margins", "by_min_gap", above(0.0), 0.3),
+        depth_claim(
+            "fewer likely escape moves",
+            "by_escape_moves",
             below(0.0),
-            effect=-0.3,
-            choices=("moves: exp(entropy) of the site and token that end the trap's text",),
+            -0.3,
+            "moves: exp(entropy) of the site and token that end the trap's text",
         ),
     ],
 )

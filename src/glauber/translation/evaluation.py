@@ -52,8 +52,8 @@ from glauber.translation.score import (
     quality,
 )
 from glauber.translation.translate import (
+    DecodingOptions,
     Lengths,
-    Options,
     TranslatorModel,
     translator_folder,
 )
@@ -111,7 +111,7 @@ def evaluate_translator(
     weights: Annotated[str | None, "The learned metric's checkpoint, or its hub name."] = None,
     frontier: Annotated[bool, "BLEU against latency over passes and lengths instead."] = False,
     device: Device = "cpu",
-    **options: Unpack[Options],
+    **options: Unpack[DecodingOptions],
 ) -> "TranslatorEvaluation":
     """Score the autoregressive model and parallel refinement on one file of pairs.
 

@@ -38,7 +38,7 @@ Lengths = Annotated[
 ]
 
 
-class Options(TypedDict, total=False):
+class DecodingOptions(TypedDict, total=False):
     """How drafts begin and what is hidden between passes; named as the fields of `Decoding`."""
 
     length: Annotated[
@@ -100,7 +100,7 @@ def translate(
     ] = Decoding.n_beams,
     trace: Annotated[bool, "Show the sentence at every pass."] = False,
     device: Device = "cpu",
-    **options: Unpack[Options],
+    **options: Unpack[DecodingOptions],
 ) -> "Translations":
     """Translate English into Spanish, all words at once in a few passes.
 

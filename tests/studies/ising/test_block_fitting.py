@@ -18,7 +18,7 @@ from glauber.exact.space import Space
 from glauber.foundation.errors import GlauberError
 from glauber.studies.ising.block_fitting import (
     BlockLikelihood,
-    Graph,
+    InteractionGraph,
     fit_blocks,
     gibbs_samples,
     random_blocks,
@@ -66,8 +66,8 @@ def enumerated(spins, groups):
 def test_the_optimum_and_the_sandwich_are_those_of_enumeration(kind, k):
     model = Ising.random(6, seed=k, strength=0.15)
     spins = model.sample(400, seed=3).T.astype(np.int8)
-    groups = designed(kind, Graph.complete(6), 400, k)
-    problem = BlockLikelihood(Graph.complete(6), spins, groups)
+    groups = designed(kind, InteractionGraph.complete(6), 400, k)
+    problem = BlockLikelihood(InteractionGraph.complete(6), spins, groups)
     oracle, counts, pairs = enumerated(spins, groups)
     assert problem.n_blocks == counts.sum()
     theta = np.random.default_rng(1).normal(size=21) * 0.3
@@ -98,7 +98,9 @@ def test_the_optimum_and_the_sandwich_are_those_of_enumeration(kind, k):
 @pytest.mark.parametrize(("kind", "k"), [("tiles", 1), ("tiles", 3), ("random", 2)])
 def test_a_sparse_graph_gives_what_a_dense_one_gives(kind, k):
     """A ring of 40 sites has a sparse Hessian; finite differences of the gradient check it."""
-    graph = Graph.of_pairs(40, np.stack([np.arange(40), np.roll(np.arange(40), 1)], axis=1))
+    graph = InteractionGraph.of_pairs(
+        40, np.stack([np.arange(40), np.roll(np.arange(40), 1)], axis=1)
+    )
     rng = np.random.default_rng(k)
     spins = rng.choice([-1, 1], (40, 60)).astype(np.int8)
     problem = BlockLikelihood(graph, spins, designed(kind, graph, 60, k))
@@ -159,7 +161,7 @@ def test_a_grid_beyond_enumeration_is_recovered_within_its_errors():
 
 def test_gibbs_samples_have_the_moments_of_the_model():
     """16 states by enumeration; 4,000 chains, so means lie within 4 / sqrt(4000)."""
-    graph = Graph.grid(2, 2)
+    graph = InteractionGraph.grid(2, 2)
     theta = np.array([0.3, -0.2, 0.1, 0.0, *np.linspace(-0.2, 0.3, len(graph.edges))])
     couplings = np.zeros((4, 4))
     couplings[tuple(graph.edges.T)] = theta[4:]

@@ -47,14 +47,14 @@ NEWTON_STEPS = 20  # after SciPy's optimiser; two are usual where an estimate ex
 
 
 @dataclass(frozen=True, eq=False)
-class Graph:
+class InteractionGraph:
     """Sites 0, …, N - 1 and the pairs (edges, 2) that are coupled, i < j, in order."""
 
     n_sites: int
     edges: Integers
 
     @classmethod
-    def of_pairs(cls, n_sites: int, pairs: Integers) -> "Graph":
+    def of_pairs(cls, n_sites: int, pairs: Integers) -> "InteractionGraph":
         """The graph of any pairs (n, 2), repeated or in any order."""
         if not 1 <= n_sites <= LARGEST:
             raise GlauberError(f"there are {n_sites:,} sites, but 1 to {LARGEST:,} can be fitted.")
@@ -68,7 +68,7 @@ class Graph:
         return cls(n_sites, np.unique(pairs, axis=0))
 
     @classmethod
-    def complete(cls, n_sites: int) -> "Graph":
+    def complete(cls, n_sites: int) -> "InteractionGraph":
         """Every pair is coupled."""
         parameters = n_sites * (n_sites + 1) // 2
         if n_sites <= LARGEST and (size := 24.0 * parameters**2) > memory():  # Hessian and factor
@@ -81,7 +81,7 @@ class Graph:
         return cls.of_pairs(n_sites, pairs)
 
     @classmethod
-    def grid(cls, rows: int, columns: int) -> "Graph":
+    def grid(cls, rows: int, columns: int) -> "InteractionGraph":
         """A square lattice with open ends, site = row * columns + column."""
         site = np.arange(rows * columns).reshape(rows, columns)
         across = np.stack([site[:, :-1].ravel(), site[:, 1:].ravel()], axis=1)
@@ -123,7 +123,7 @@ class Blocks(NamedTuple):
     design: Floats  # (B, L, q)
 
 
-def blocks_of(graph: Graph, sites: Integers, samples: Integers) -> list[Blocks]:
+def blocks_of(graph: InteractionGraph, sites: Integers, samples: Integers) -> list[Blocks]:
     """Blocks (B, k) hidden in samples (B, M) or (1, M), in pieces whose arrays stay small."""
     n, k = graph.n_sites, sites.shape[1]
     pairs = {pair: k + slot for slot, pair in enumerate(combinations(range(k), 2))}
@@ -161,7 +161,7 @@ def blocks_of(graph: Graph, sites: Integers, samples: Integers) -> list[Blocks]:
 
 
 def random_blocks(
-    graph: Graph, n_samples: int, k: int, per_sample: int, generator: np.random.Generator
+    graph: InteractionGraph, n_samples: int, k: int, per_sample: int, generator: np.random.Generator
 ) -> list[Blocks]:
     """Every sample with its own random blocks."""
     count = n_samples * per_sample
@@ -172,7 +172,7 @@ def random_blocks(
 
 
 def random_tilings(
-    graph: Graph, n_samples: int, k: int, generator: np.random.Generator
+    graph: InteractionGraph, n_samples: int, k: int, generator: np.random.Generator
 ) -> list[Blocks]:
     """Every sample with one of a few random tilings, drawn for it."""
     count = 1 if k in (1, graph.n_sites) else TILINGS
@@ -183,7 +183,7 @@ def random_tilings(
     return [b for tiles, hidden in groups if hidden.size for b in blocks_of(graph, tiles, hidden)]
 
 
-def tiling(graph: Graph, k: int, generator: np.random.Generator) -> Integers:
+def tiling(graph: InteractionGraph, k: int, generator: np.random.Generator) -> Integers:
     """All sites in tiles (B, k) that grow along edges; N fills up those that could not."""
     free = np.ones(graph.n_sites, bool)
     tiles = []
@@ -204,7 +204,7 @@ def tiling(graph: Graph, k: int, generator: np.random.Generator) -> Integers:
 class BlockLikelihood:
     """The negative log pseudolikelihood of spins (N, n) of -1 and 1, summed over all blocks."""
 
-    graph: Graph
+    graph: InteractionGraph
     spins: NDArray[np.int8]
     blocks: list[Blocks]
 
@@ -391,7 +391,13 @@ def smallest_eigenvalue(hessian: Floats | csc_array) -> float:
 
 
 def gibbs_samples(
-    graph: Graph, theta: Floats, shape: tuple[int, int], *, sweeps: int, every: int, seed: int
+    graph: InteractionGraph,
+    theta: Floats,
+    shape: tuple[int, int],
+    *,
+    sweeps: int,
+    every: int,
+    seed: int,
 ) -> NDArray[np.int8]:
     """Spins (chains, samples of each, N) of Gibbs chains, shape = (chains, samples of each).
 

@@ -28,7 +28,7 @@ from glauber.foundation.study import Result, internal, reported, study
 from glauber.studies.ising.block_fitting import (
     LARGEST_BLOCK,
     BlockLikelihood,
-    Graph,
+    InteractionGraph,
     fit_blocks,
     gibbs_samples,
     random_blocks,
@@ -195,7 +195,7 @@ def fit_counts(
 
 
 def fit_given_the_rest(
-    graph: Graph,
+    graph: InteractionGraph,
     spins: NDArray[np.int8],
     truth: Floats | None,
     k: int,
@@ -342,7 +342,7 @@ def _true_theta(
     clique: int | None,
     coupling: float,
     field: float,
-) -> tuple[Graph, Graph, Floats | None, Floats]:
+) -> tuple[InteractionGraph, InteractionGraph, Floats | None, Floats]:
     """The graph to fit, that of the samples, the true theta on each; None where a pair is missing.
 
     The model is one's own, or has the same J at every edge of the graph.
@@ -352,7 +352,7 @@ def _true_theta(
         inside = pairs.edges.max(axis=1, initial=0) < (sites if clique is None else clique)
         theta = np.concatenate([np.full(sites, float(field)), coupling * inside])
         return pairs, pairs, theta, theta
-    drawn = Graph.of_pairs(sites, np.argwhere(np.triu(model.couplings, 1) != 0))
+    drawn = InteractionGraph.of_pairs(sites, np.argwhere(np.triu(model.couplings, 1) != 0))
     pairs = drawn if graph is None else graph_of(graph, sites)
     own, theta = (
         np.concatenate([model.fields, model.couplings[tuple(g.edges.T)]]) for g in (drawn, pairs)
@@ -361,15 +361,15 @@ def _true_theta(
     return pairs, drawn, theta if is_complete else None, own
 
 
-def graph_of(name: str | Path, n_sites: int) -> Graph:
+def graph_of(name: str | Path, n_sites: int) -> InteractionGraph:
     """all, chain, grid (as square as N allows), ROWSxCOLUMNS, or a file with two sites a line."""
     if name == "all":
-        return Graph.complete(n_sites)
+        return InteractionGraph.complete(n_sites)
     if name == "chain":
-        return Graph.grid(1, n_sites)
+        return InteractionGraph.grid(1, n_sites)
     if name == "grid":
         rows = next(r for r in range(int(n_sites**0.5), 0, -1) if n_sites % r == 0)
-        return Graph.grid(rows, n_sites // rows)
+        return InteractionGraph.grid(rows, n_sites // rows)
     sides = str(name).split("x")
     if len(sides) == 2 and all(side.isdecimal() for side in sides):
         rows, columns = map(int, sides)
@@ -377,7 +377,7 @@ def graph_of(name: str | Path, n_sites: int) -> Graph:
             raise GlauberError(
                 f"a grid of {name} has {rows * columns:,} sites, but there are {n_sites:,}."
             )
-        return Graph.grid(rows, columns)
+        return InteractionGraph.grid(rows, columns)
     wrong = GlauberError(f"{name} has no edges: every line must name two sites, as in 0 1.")
     try:
         lines = [
@@ -393,7 +393,7 @@ def graph_of(name: str | Path, n_sites: int) -> Graph:
         raise wrong from None
     if pairs.ndim != 2 or pairs.shape[1] != 2:
         raise wrong
-    return Graph.of_pairs(n_sites, pairs)
+    return InteractionGraph.of_pairs(n_sites, pairs)
 
 
 def masks_per_sample(masks: int | str | None, samples: int = 1) -> int | None:
