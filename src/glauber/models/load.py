@@ -9,7 +9,13 @@ from glauber.foundation.errors import GlauberError
 from glauber.foundation.study import one_of
 from glauber.models.base import Conditionals, Model
 from glauber.models.base_model import BaseModel
-from glauber.models.shelf import FAMILIES, INVERSE_FOLDING, Options, check_fetched
+from glauber.models.shelf import (
+    FAMILIES,
+    INVERSE_FOLDING,
+    Options,
+    bundled_folder,
+    check_fetched,
+)
 from glauber.models.weights import (
     SPLIT,
     check_exact,
@@ -18,6 +24,7 @@ from glauber.models.weights import (
     choose_dtype,
     join_name,
     kind_of,
+    reachable,
     split_name,
 )
 
@@ -71,6 +78,21 @@ def load(
         device = "cpu"
     options = Options(kind, device, dtype, trust_remote_code, mask_token, shift, structure)
     return record_model(_of_name(model, options))
+
+
+def check_name(model: object) -> None:
+    """Refuse a name that leads to no model, before anything is begun for it."""
+    if not isinstance(model, str | Path):
+        return
+    name = str(model)
+    if name.startswith("bundled:"):
+        bundled_folder(name)
+    elif any(family.matches(name) for family in FAMILIES):
+        return
+    elif not (Path(name).is_file() if name.endswith(".gguf") else reachable(split_name(name)[0])):
+        raise GlauberError(
+            f"there is no model {name or repr(name)}: neither a folder nor on the hub."
+        )
 
 
 def _of_name(name: str, options: Options) -> Model:

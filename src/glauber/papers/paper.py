@@ -164,6 +164,8 @@ def _read_models(model: str | Sequence[str] | None) -> str | tuple[str, ...] | N
     """One model, or several from a list or with commas; a folder may have commas in its name."""
     if model is None or (isinstance(model, str) and ("," not in model or is_folder(model))):
         return model
+    if not isinstance(model, str | list | tuple):
+        raise GlauberError("a piece takes models by their names, not as objects.")
     names = model.split(",") if isinstance(model, str) else list(model)
     names = [name.strip() for name in names]
     if not names or not all(names) or len(set(names)) < len(names):

@@ -15,8 +15,8 @@ from glauber.foundation.parameters import Device, Trust
 from glauber.interfaces.explorer.models import Loader, Models, named_loader
 from glauber.interfaces.explorer.questions import Answer, Answers, Question
 from glauber.models.base import Conditionals
-from glauber.models.load import load
-from glauber.models.shelf import bundled_folder, bundled_names
+from glauber.models.load import check_name, load
+from glauber.models.shelf import bundled_names
 from glauber.models.weights import check_device, reachable, split_name
 from glauber.runs.run import Run
 from glauber.sampling.reopened import model_of
@@ -164,7 +164,7 @@ def _run_and_models(
         choice for choice in (None if run is not None else what, *more) if choice is not None
     ]
     for choice in choices:
-        _check_name(choice)
+        check_name(choice)
     loaders: dict[str, Loader] = dict(named_loader(choice, **options) for choice in choices)
     if run is not None and run.spec.model not in ("", *loaders):
         # The model of chains is compared with the run's fingerprint.
@@ -185,24 +185,9 @@ def _open_run(what: object) -> Run | None:
     folder, name = Path(what), str(what)
     if name.startswith("bundled:") or name.endswith(".gguf") or (folder / "config.json").is_file():
         return None
-    if isinstance(what, str) and not folder.exists() and _is_model(name):
+    if isinstance(what, str) and not folder.exists() and reachable(split_name(name)[0]):
         return None
     return Run.of(folder, generations=True)
-
-
-def _is_model(name: str) -> bool:
-    return reachable(split_name(name)[0])
-
-
-def _check_name(model: object) -> None:
-    """Refuse a name that leads to no model, before the page opens."""
-    if not isinstance(model, str | Path):
-        return
-    name = str(model)
-    if name.startswith("bundled:"):
-        bundled_folder(name)
-    elif not (Path(name).is_file() if name.endswith(".gguf") else _is_model(name)):
-        raise GlauberError(f"there is no model {name}: neither a folder nor on the hub.")
 
 
 def _answers(run: Run | None, models: Models, options: LoadOptions) -> Answers:

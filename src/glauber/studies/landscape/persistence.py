@@ -81,6 +81,9 @@ def persistence(
     check_steps(opened)
     check_device(device)
     check_kernel(opened.spec)
+    if not isinstance(scorer, str | Scorer):
+        raise TypeError("the scorer is a name or an object with labels.")
+    chosen_labels = read_labels(labels)
     if of == "topics":
         check_scorer(scorer, embedder, otherwise="give an entailment model as the scorer")
     else:
@@ -89,7 +92,7 @@ def persistence(
     texts = snapshots(opened, every=every)
     if of == "topics":
         chosen = scorer_for(
-            texts, scorer, read_labels(labels), embedder=embedder, device=device or "auto"
+            texts, scorer, chosen_labels, embedder=embedder, device=device or "auto"
         )
         scores = topic_scores(texts, chosen)
         best = scores.values.argmax(axis=2)

@@ -16,7 +16,7 @@ from typing import NamedTuple, Unpack
 import numpy as np
 
 from glauber.foundation.errors import GlauberError
-from glauber.foundation.parameters import ModelOrName, Temperature, WhereAndDtype
+from glauber.foundation.parameters import ModelOrName, Temperature, Where
 from glauber.foundation.progress import say, track
 from glauber.foundation.statistics import Estimate, mean_over_chains
 from glauber.foundation.study import (
@@ -199,7 +199,7 @@ def quoted_traps(
     *,
     temperature: Temperature = 1.0,
     neighbours: Neighbours = 0,
-    **where: Unpack[WhereAndDtype],
+    **where: Unpack[Where],
 ) -> "QuotedTraps":
     """Measure the gaps of the traps that paper A quotes, and compare facts with other sentences.
 
@@ -208,7 +208,7 @@ def quoted_traps(
     float64. Texts that the model cannot read are left out. The facts and the sentences next to them
     are our choice.
     """
-    opened = load(model, exact=True, **(where | {"dtype": "float64"}))
+    opened = load(model, exact=True, dtype="float64", **where)
     if opened.vocabulary.text.letters:
         raise GlauberError(
             f"the quoted traps are English sentences, but {opened.name} reads single letters."

@@ -56,7 +56,7 @@ from glauber.foundation.statistics import (
 from glauber.foundation.study import Result, reported, study
 from glauber.foundation.tables import table
 from glauber.models.base import Conditionals, Model
-from glauber.models.load import load
+from glauber.models.load import check_name, load
 from glauber.models.weights import choose_dtype
 from glauber.sampling.sweeps.executors import Result as CellResult
 from glauber.sampling.sweeps.executors import Work, choose_executor, run_sweep
@@ -457,6 +457,7 @@ def run_cells(
             "a folder and workers need a model by its name, without code of its own: leave out "
             "and on at their defaults to run such a model in this process."
         )
+    check_name(model)
     texts = None if settings["texts"] is None else read_texts(settings["texts"]).sound()
     if texts is not None and texts.unknown != "skip":
         settings["unknown"] = texts.unknown
