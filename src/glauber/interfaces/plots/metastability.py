@@ -339,7 +339,7 @@ def plot_quoted_traps(result: "QuotedTraps") -> Chart:
         "Traps that the paper quotes",
         f"mean gap of each text on {result.model}, and as published for BERT",
         x=dict(title="mean gap (score)"),
-        y=dict(type="category", automargin=True),
+        y=dict(type="category", automargin=True, dtick=1),
         height=150 + ROW * max(len(traps), 4),
     )
     chart.columns(
