@@ -89,6 +89,9 @@ def _coarse(model: str | Conditionals, where: Where) -> Model | None:
     return None if opened.dtype in PRECISE else opened
 
 
+PERFECT, APPROXIMATE = "perfect", "approximate"  # types of traps
+
+
 @dataclass(frozen=True, eq=False)
 class Margins:
     """The gaps of one state, and its probability of leaving, in logarithms.
@@ -243,6 +246,35 @@ def _odds_of_leaving(scores: Tensor, present: Tensor, temperature: float) -> tup
     own = scores.gather(-1, present[..., None])
     others = scores.scatter(-1, present[..., None], -torch.inf) - own
     return others, torch.logsumexp(others / temperature, dim=-1)
+
+
+class Firmness:
+    """How firmly a text keeps its tokens, for objects that have its `margins`."""
+
+    margins: Margins
+
+    @reported
+    def mean_gap(self) -> float:
+        return self.margins.mean_gap
+
+    @reported
+    def min_gap(self) -> float:
+        return self.margins.margin
+
+    @reported
+    def type(self) -> str:
+        """perfect, or approximate."""
+        return PERFECT if self.margins.perfect else APPROXIMATE
+
+    @reported
+    def coherence(self) -> float:
+        """Pseudo-log-likelihood per token of the text, at temperature 1."""
+        return self.margins.coherence
+
+    @reported
+    def escape_moves(self) -> float:
+        """The effective number of moves by which the text is left."""
+        return self.margins.escape_moves
 
 
 @dataclass(frozen=True)

@@ -31,6 +31,9 @@ from glauber.foundation.study import (
 from glauber.foundation.tables import table
 from glauber.models.load import load
 from glauber.studies.metastability.margins import (
+    APPROXIMATE,
+    PERFECT,
+    Firmness,
     Margins,
     Neighbourhood,
     Neighbours,
@@ -59,7 +62,6 @@ class Quotation(NamedTuple):
     excerpt: bool = False  # the paper quotes a part of it
 
 
-PERFECT, APPROXIMATE = "perfect", "approximate"
 COHERENT, NONSENSICAL = "coherent", "nonsensical"
 QUOTED = (
     Quotation("periods", " ".join(["."] * 15), "table 5, No. 1", PERFECT, 4950, 9.14, 7.46),
@@ -258,7 +260,7 @@ def quoted_traps(
 
 
 @dataclass(frozen=True, eq=False)
-class HeldText:
+class HeldText(Firmness):
     """How firmly the model holds a text."""
 
     text: str
@@ -272,34 +274,11 @@ class HeldText:
         return [float(gap) for gap in self.margins.gaps]
 
     @reported
-    def mean_gap(self) -> float:
-        return self.margins.mean_gap
-
-    @reported
-    def min_gap(self) -> float:
-        return self.margins.margin
-
-    @reported
-    def type(self) -> str:
-        """perfect, or approximate."""
-        return PERFECT if self.margins.perfect else APPROXIMATE
-
-    @reported
     def not_likeliest(self) -> list[str]:
         """The tokens that are not the most probable ones at their sites."""
         return [
             token for token, gap in zip(self.tokens, self.margins.gaps, strict=True) if gap <= 0
         ]
-
-    @reported
-    def coherence(self) -> float:
-        """Pseudo-log-likelihood per token at temperature 1."""
-        return self.margins.coherence
-
-    @reported
-    def escape_moves(self) -> float:
-        """The effective number of moves by which the text is left."""
-        return self.margins.escape_moves
 
     @reported
     def holding_time(self) -> dict[str, object]:

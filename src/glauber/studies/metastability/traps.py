@@ -68,6 +68,7 @@ from glauber.studies.metastability.episodes import (
 )
 from glauber.studies.metastability.margins import (
     LN10,
+    Firmness,
     Margins,
     Neighbourhood,
     Neighbours,
@@ -251,7 +252,7 @@ class SkippedEpisode(Episode):
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Trap(Episode):
+class Trap(Firmness, Episode):
     """An episode, its representative state and how firmly that keeps its tokens."""
 
     tokens: Ints = internal()  # (length,): the representative; of equally long ones, the first
@@ -263,21 +264,6 @@ class Trap(Episode):
     escape: Escape | None  # none if the run ended first, or if the chain came back
     entry: Entry | None = None  # by the rolling detector, a window or more after the start
     neighbourhood: Neighbourhood | None = None  # if asked for
-
-    @reported
-    def type(self) -> str:
-        """perfect, or approximate."""
-        return "perfect" if self.perfect else "approximate"
-
-    @reported
-    def coherence(self) -> float:
-        """Pseudo-log-likelihood per token of the representative, at temperature 1."""
-        return self.margins.coherence
-
-    @reported
-    def escape_moves(self) -> float:
-        """The effective number of moves by which the representative is left."""
-        return self.margins.escape_moves
 
     @reported
     def log10_looseness_by_prefactor(self) -> float | None:
@@ -304,14 +290,6 @@ class Trap(Episode):
     def perfect(self) -> bool:
         """Whether each token of the representative is the most probable one at its site."""
         return self.margins.perfect
-
-    @reported
-    def mean_gap(self) -> float:
-        return self.margins.mean_gap
-
-    @reported
-    def min_gap(self) -> float:
-        return self.margins.margin
 
     @reported
     def not_likeliest(self) -> int:
