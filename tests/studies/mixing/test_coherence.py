@@ -50,6 +50,13 @@ def test_scores_are_those_of_the_model_one_mask_at_a_time(run, tiny_folder):
     )
 
 
+def test_chains_that_began_alike_count_once_in_the_mean_of_the_starts(run):
+    found = glauber.coherence(run, every=20)
+    assert found.values[:3, 0] == pytest.approx(found.values[3:, 0])  # six chains of three texts
+    assert found.at_start.n_chains == 3
+    assert found.at_start.value == pytest.approx(found.values[:3, 0].mean())
+
+
 def test_a_judge_reads_the_texts_with_its_own_tokens(run, tiny_folder):
     own = glauber.coherence(run, every=20)
     with pytest.warns(glauber.GlauberWarning, match="read as unknown tokens in text 8"):
@@ -64,7 +71,9 @@ def test_a_judge_reads_the_texts_with_its_own_tokens(run, tiny_folder):
 def small(values, level=-2.0):
     values = np.array(values, float)
     steps = np.arange(values.shape[1]) * 10
-    return Coherence("r", "m", np.ones(len(values)), steps, level, True, values)
+    return Coherence(
+        "r", "m", np.ones(len(values)), steps, level, True, values, np.arange(len(values))
+    )
 
 
 def test_what_is_counted():

@@ -98,6 +98,7 @@ def coherence(
         values=values,
         level=float(np.quantile(values[:, 0], QUANTILE)) if level is None else level,
         level_given=level is not None,
+        start_text=np.unique(texts.tokens[:, 0], axis=0, return_inverse=True)[1].ravel(),
     )
 
 
@@ -139,6 +140,7 @@ class Coherence(Result):
     level: float  # from which a text counts as coherent
     level_given: bool  # False: the tenth percentile of the starts
     values: Floats = internal()  # (chains, snapshots), in nats a token
+    start_text: NDArray[np.intp] = internal()  # (chains,): equal for chains that began alike
 
     FIGURES = {"coherence": "glauber.interfaces.plots.mixing:plot_coherence"}
 
@@ -154,8 +156,9 @@ class Coherence(Result):
 
     @reported
     def at_start(self) -> Estimate:
-        """The mean score of the starts."""
-        return mean_over_chains(self.values[:, 0], bounds=NEGATIVE)
+        """The mean score of the different starts: chains that began alike count once."""
+        _, first = np.unique(self.start_text, return_index=True)
+        return mean_over_chains(self.values[first, 0], bounds=NEGATIVE)
 
     @reported
     def later(self) -> Estimate:
