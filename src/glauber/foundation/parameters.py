@@ -31,6 +31,10 @@ LengthOrWhole = Annotated[
 ]
 Device = Annotated[str, "auto, cpu, cuda or mps."]
 Dtype = Annotated[str, "float32, bfloat16 or float64."]
+RunModel = Annotated[
+    str | Conditionals | None, "The model that made the run, if its name does not lead to it."
+]
+RunDevice = Annotated[str | None, "Another device than the run's."]
 Trust = Annotated[bool, "Run code that comes with the model."]
 MaskToken = Annotated[
     str | None, "The mask token, by spelling or number, of a model that names none."

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from glauber.dynamics.scans import scan_named
 from glauber.foundation.errors import GlauberError
-from glauber.foundation.parameters import Trust
+from glauber.foundation.parameters import RunDevice, RunModel, Trust
 from glauber.foundation.progress import check_count, say
 from glauber.foundation.study import Result, counted, study
 from glauber.interfaces.plots.landscape import plot_topic_river, plot_trajectory
@@ -78,10 +78,8 @@ def report(
     embedder: Annotated[
         Choice, "A sentence-transformers model, or tokens (default: the one in the package)."
     ] = None,
-    model: Annotated[
-        str | Conditionals | None, "The model that made the run, if its name does not lead to it."
-    ] = None,
-    device: Annotated[str | None, "Another device than the run's."] = None,
+    model: RunModel = None,
+    device: RunDevice = None,
     trust_remote_code: Trust = False,
 ) -> "Report":
     """Write one page about a run: traps, topics, basins, pictures, texts; it needs no network.

@@ -30,7 +30,7 @@ from torch import Tensor
 
 from glauber.foundation.checks import Whole
 from glauber.foundation.errors import GlauberError
-from glauber.foundation.parameters import Trust, check_temperatures
+from glauber.foundation.parameters import RunDevice, Trust, check_temperatures
 from glauber.foundation.progress import check_memory, say, track
 from glauber.foundation.statistics import Estimate, jackknife
 from glauber.foundation.study import Result, counted, internal, reported, study
@@ -70,7 +70,7 @@ def potential(
         check_temperatures,
     ] = None,
     show: Annotated[int, "How many texts to print.", Whole(0)] = 5,
-    device: Annotated[str | None, "Another device than the run's."] = None,
+    device: RunDevice = None,
     trust_remote_code: Trust = False,
 ) -> "PotentialStudy":
     """Rank a run's texts by potential, pseudo-log-likelihood and number of visits.

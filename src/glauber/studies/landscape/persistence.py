@@ -17,10 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glauber.foundation.checks import OneOf, Whole
-from glauber.foundation.parameters import Trust
+from glauber.foundation.parameters import RunDevice, RunModel, Trust
 from glauber.foundation.progress import say, track
 from glauber.foundation.study import Result, counted, reported, study
-from glauber.models.base import Conditionals
 from glauber.models.weights import check_device
 from glauber.runs.embedding import Choice, check_embedder
 from glauber.runs.run import Run
@@ -64,10 +63,8 @@ def persistence(
     embedder: Annotated[
         Choice, "A sentence-transformers model, or tokens (default: the one in the package)."
     ] = None,
-    model: Annotated[
-        str | Conditionals | None, "The model that made the run, if its name does not lead to it."
-    ] = None,
-    device: Annotated[str | None, "Another device than the run's."] = None,
+    model: RunModel = None,
+    device: RunDevice = None,
     trust_remote_code: Trust = False,
 ) -> "Persistence":
     """Rank how long chains stay with a topic or in a basin with the margins of their texts.

@@ -33,7 +33,7 @@ from scipy.sparse.csgraph import connected_components
 from glauber.dynamics.scans import scan_named
 from glauber.foundation.checks import OneOf, Real, Whole
 from glauber.foundation.errors import GlauberError
-from glauber.foundation.parameters import Trust
+from glauber.foundation.parameters import RunDevice, RunModel, Trust
 from glauber.foundation.progress import say, track
 from glauber.foundation.statistics import (
     CONFIDENCE,
@@ -129,10 +129,8 @@ def traps(
     ] = None,
     neighbours: Neighbours = 0,
     show: Annotated[int, "How many traps to print.", Whole(0)] = 20,
-    model: Annotated[
-        str | Conditionals | None, "The model that made the run, if its name does not lead to it."
-    ] = None,
-    device: Annotated[str | None, "Another device than the run's."] = None,
+    model: RunModel = None,
+    device: RunDevice = None,
     trust_remote_code: Trust = False,
 ) -> "Traps":
     """List the traps of a run: texts, durations, gaps, exact holding times and escapes.

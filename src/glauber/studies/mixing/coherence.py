@@ -19,7 +19,7 @@ from torch import Tensor
 
 from glauber.foundation.checks import Real, Whole
 from glauber.foundation.errors import GlauberError
-from glauber.foundation.parameters import Trust
+from glauber.foundation.parameters import RunDevice, RunModel, Trust
 from glauber.foundation.progress import Advance, say, track
 from glauber.foundation.statistics import Estimate, MedianTime, mean_over_chains, median_time
 from glauber.foundation.study import Result, internal, reported, study
@@ -50,10 +50,8 @@ def coherence(
     judge: Annotated[
         str | Conditionals | None, "Another model that scores the texts (default: the run's own)."
     ] = None,
-    model: Annotated[
-        str | Conditionals | None, "The model that made the run, if its name does not lead to it."
-    ] = None,
-    device: Annotated[str | None, "Another device than the run's."] = None,
+    model: RunModel = None,
+    device: RunDevice = None,
     trust_remote_code: Trust = False,
 ) -> "Coherence":
     """Follow how coherent a run's texts are: pseudo-log-likelihood per token over time.
